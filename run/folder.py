@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -57,7 +57,8 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
     A folder without a record of an update is reused, whatever its config, unless a conversion has put parameters there.
-    In a run of several processes, process 0 locks and writes for all of them.
+    In a run of several processes, process 0 locks and writes for all of them. A `UserError` inside the `with` statement
+    and before `record_launch` removes a folder that was made here.
 
     Raises:
       UserError: the folder holds the run of another config or other files, another process is training in it, or it
@@ -67,6 +68,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
         if not is_main():
             yield
             return
+        made = [folder for folder in (workdir, *workdir.parents) if not folder.exists()]
         workdir.mkdir(parents=True, exist_ok=True)
         unfinished = (LOCK, ".config.json.")  # prefixes of what a process killed at this point may have left
         foreign = [path for path in workdir.iterdir() if not path.name.startswith(unfinished)]
@@ -74,13 +76,27 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a run; use a new one")
         with lock(workdir):
             _take_over(as_json(cfg), workdir)
-            yield
+            try:
+                yield
+            except UserError:
+                if made and not (workdir / "run.json").exists():
+                    _remove_unstarted(workdir, made)
+                raise
     except OSError as error:
         path = error.filename or f"--workdir={workdir}"
         raise UserError(
             f"{path}: cannot be written ({error.strerror or error}); fix that and "
             "run the same command, which resumes from the last checkpoint if there is one, or choose another folder"
         ) from error
+
+
+def _remove_unstarted(workdir: Path, made: list[Path]) -> None:
+    """Removes what a start leaves that failed before training, and those of the folders `made` that are then empty."""
+    for name in ("config.json", "tokenizer.model", LOCK):
+        (workdir / name).unlink(missing_ok=True)
+    for folder in (workdir / "checkpoints", *made):
+        with suppress(OSError):  # there is something else in it
+            folder.rmdir()
 
 
 def _take_over(config: dict[str, Any], workdir: Path) -> None:

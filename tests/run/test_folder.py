@@ -171,6 +171,29 @@ def test_a_run_that_a_conversion_made_is_not_taken_over(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
 
 
+def test_a_start_that_fails_by_a_mistake_leaves_no_new_folder(tmp_path: Path) -> None:
+    def fail(workdir: Path, error: type[Exception], *, launched: bool = False, also: str = "tokenizer.model") -> None:
+        with pytest.raises(error), open_folder(default(), workdir):
+            (workdir / "checkpoints").mkdir()
+            (workdir / also).touch()
+            if launched:
+                record_launch(workdir, manifests(), 0)
+            raise error
+
+    fail(tmp_path / "new" / "run", UserError)
+    assert not any(tmp_path.iterdir())
+    kept = {"other": {"also": "notes.txt"}, "launched": {"launched": True}}
+    for name, options in kept.items():
+        fail(tmp_path / name, UserError, **options)  # type: ignore[arg-type]
+    fail(tmp_path / "crash", RuntimeError)
+    (tmp_path / "old").mkdir()
+    fail(tmp_path / "old", UserError)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "launched", "crash", "old"}
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
+    assert (tmp_path / "launched" / "tokenizer.model").exists()
+    assert (tmp_path / "old" / "config.json").exists()
+
+
 def test_a_run_that_was_stopped_before_its_first_record_is_no_obstacle(tmp_path: Path) -> None:
     with open_folder(default(), tmp_path):
         (tmp_path / "metrics.jsonl").touch()  # as `train.metrics.Reporter` leaves it

@@ -127,6 +127,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path) -> None:
 def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_the_same_run(tmp_path: Path) -> None:
     cfg = tiny.training_config(tmp_path)
     good, cfg.data.train = cfg.data.train, f"text:{tmp_path}/absent.{{en,de}}"
+    (tmp_path / "run").mkdir()  # a folder that is new would be removed
     with pytest.raises(UserError, match="absent"):
         loop.train(cfg, tmp_path / "run")
     for opened in (open_run, summary):

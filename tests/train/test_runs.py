@@ -79,10 +79,17 @@ def test_a_run_that_a_process_holds_is_training_and_an_import_is_no_training(tmp
     write_run(tmp_path / "now", steps=5)
     write_run(tmp_path / "taken", steps=0, launched=False)
     (tmp_path / "taken" / "metrics.jsonl").unlink()
+    (tmp_path / "taken" / "checkpoints" / "0").mkdir()
     with (tmp_path / "now" / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert {name: cells[0] for name, cells in rows(tmp_path).items()} == {"now": "training", "taken": "imported"}
     assert rows(tmp_path)["now"][0] == "stopped"
+
+
+def test_a_start_that_failed_is_no_import(tmp_path: Path) -> None:
+    write_run(tmp_path / "without_launch", steps=0, launched=False)
+    write_run(tmp_path / "with_launch", steps=0)
+    assert {cells[0] for cells in rows(tmp_path).values()} == {"not started"}
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,10 @@ _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an i
 class FoundRun(NamedTuple):
     """A run: where it is, whether it is still trained, and what it has recorded.
 
-    `state` is "training", "stopped", "done", "imported" (it was never trained here) or "damaged"; `problem` then says
-    why, and what could not be read is empty. `config` has every key by its dotted name; `summary` is that of
-    `train.sweep.point`; `records` are those of `metrics.jsonl`, `launch` is the last one of `run.json`.
+    `state` is "training", "stopped", "done", "imported" (it was never trained here), "not started" (it has neither a
+    record nor a checkpoint) or "damaged"; `problem` then says why, and what could not be read is empty. `config` has
+    every key by its dotted name; `summary` is that of `train.sweep.point`; `records` are those of `metrics.jsonl`,
+    `launch` is the last one of `run.json`.
     """
 
     path: Path
@@ -91,6 +92,8 @@ def read_run(folder: Path) -> FoundRun:
         return run._replace(problem=str(error))
     except OSError as error:
         return run._replace(problem=f"{error.filename or folder}: cannot be read ({error.strerror})")
+    if not records and not any((folder / "checkpoints").glob("[0-9]*")):
+        return run._replace(state="not started")
     if not records and not launches:
         return run._replace(state="imported")
     is_done = has_ended(records, config.steps, config.eval.patience)
