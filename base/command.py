@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from logging import CRITICAL, getLogger
@@ -22,7 +23,7 @@ from absl import app, flags, logging
 
 from base import compiled, interrupt
 from base.errors import UserError, one_line, shown
-from base.keys import flat, suggestion
+from base.keys import flat, namesake, nearest, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -327,7 +328,9 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     files = _config_files(argv)
     file = files[-1] if files else ""
     if files and isinstance(error, OSError) and not Path(file).is_file():
-        return UserError(f"--config={file}: no such file")
+        return UserError(f"--config={file}: no such file{_near_config(file)}")
+    if isinstance(error, flags.UnrecognizedFlagError):
+        return UserError(f"there is no flag --{error.flagname}; {_near_flag(error.flagname, [*known])}")
     lines = str(error).strip().splitlines()
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
@@ -341,3 +344,17 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         return UserError(f"{reason}; --help lists the flags")
     kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
     return UserError(f"--config={file}: {kind}{reason}")
+
+
+def _near_config(file: str) -> str:
+    """Returns "; did you mean ...?" with the file of configs/ that has nearly this name; "" if there is none."""
+    names = [path.stem for path in (Path(__file__).parents[1] / "configs").glob("[a-z]*.py")]
+    near = get_close_matches(Path(file).stem, names, n=1, cutoff=0.75)  # high: it may be a file of the user's own
+    return f"; did you mean configs/{near[0]}.py?" if near else ""
+
+
+def _near_flag(name: str, keys: list[str]) -> str:
+    """Returns which flag may have been meant, perhaps that of a config key, or where all are listed."""
+    key = namesake(name, keys)
+    near = f"config.{key}" if key else nearest(name, [*flags.FLAGS, *(f"config.{each}" for each in keys)])
+    return f"did you mean --{near}?" if near else "--help lists the flags"

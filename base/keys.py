@@ -4,6 +4,23 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+# What other programs call our keys, where the names have little in common.
+ELSEWHERE = {
+    "batch_size": "data.tokens_per_batch",
+    "beam_size": "decode.beam",
+    "dropout": "model.P_drop",
+    "epochs": "steps",
+    "heads": "model.h",
+    "hidden_size": "model.d_model",
+    "label_smoothing": "loss.eps_ls",
+    "layers": "model.N",
+    "learning_rate": "optim.lr",
+    "max_steps": "steps",
+    "num_heads": "model.h",
+    "num_layers": "model.N",
+    "warmup_steps": "optim.warmup",
+}
+
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns {"model.N": 6, ...} for {"model": {"N": 6, ...}, ...}."""
@@ -27,10 +44,33 @@ def short_names(keys: Sequence[str], taken: Sequence[str] = (), separator: str =
 
 
 def suggestion(key: str, keys: Iterable[str]) -> str:
-    """Returns "; did you mean ...?" with the closest of `keys`, or says where all of them are listed."""
-    by_last = {known.rpartition(".")[2]: known for known in keys}
-    near = difflib.get_close_matches(key, by_last.values(), n=1)
-    if not near:
-        last = key.rpartition(".")[2]
-        near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=1)]
-    return f"; did you mean {near[0]}?" if near else "; configs/common.py lists them all"
+    """Returns "; did you mean ...?" with the `nearest` of `keys`, or says where all of them are listed."""
+    near = nearest(key, keys)
+    return f"; did you mean {near}?" if near else "; configs/common.py lists them all"
+
+
+def nearest(key: str, keys: Iterable[str]) -> str | None:
+    """Returns the one of `keys` that a mistyped key may have meant; None if none is like it."""
+    names = [*keys]
+    same = namesake(key, names)
+    if same:
+        return same
+    near = difflib.get_close_matches(key, names, n=1)
+    if near:
+        return near[0]
+    by_last = {_last(name): name for name in names}
+    near = difflib.get_close_matches(_last(key), by_last, n=1)
+    return by_last[near[0]] if near else None
+
+
+def namesake(key: str, keys: Sequence[str]) -> str | None:
+    """Returns the only one of `keys` that ends as `key` does, or is what other programs call by that name, or None."""
+    alike = [name for name in keys if _last(name) == _last(key)]
+    if len(alike) == 1:
+        return alike[0]
+    ours = ELSEWHERE.get(_last(key))
+    return ours if ours in keys else None
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]

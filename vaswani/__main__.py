@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from base.keys import nearest
 from vaswani import ROOMS, ROOT
 
 START = '\nif __name__ == "__main__"'
@@ -36,7 +37,9 @@ def main() -> int:
     if name == "--version":
         return _print(f"vaswani {_version()}")
     if name not in found:
-        print(f"error: there is no command {name!r}; vaswani --help lists them", file=sys.stderr)
+        near = nearest(name, found)
+        advice = f"did you mean {near}?" if near else "vaswani --help lists them"
+        print(f"error: there is no command {name!r}; {advice}", file=sys.stderr)
         return 2
     sys.argv = [f"vaswani {name}", *own_configs(rest)]
     runpy.run_module(name, run_name="__main__", alter_sys=True)

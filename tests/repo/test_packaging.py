@@ -28,9 +28,9 @@ def test_a_command_is_run_by_its_name() -> None:
     assert "\n  infer.translate        Translates standard input, line by line" in run(*vaswani, "--help").stdout
     same = [run(*start, "infer.align", "--help").stdout for start in (vaswani, (sys.executable, "-m"))]
     assert same[0] == same[1] != ""
-    unknown = run(*vaswani, "trian")
-    told = "error: there is no command 'trian'; vaswani --help lists them\n"
-    assert (unknown.returncode, unknown.stderr) == (2, told)
+    for name, advice in (("trian", "did you mean train?"), ("xyzzy", "vaswani --help lists them")):
+        unknown = run(*vaswani, name)
+        assert (unknown.returncode, unknown.stderr) == (2, f"error: there is no command {name!r}; {advice}\n")
 
 
 def test_a_name_that_is_taken_is_an_error_and_a_folder_of_files_is_not(tmp_path: Path) -> None:

@@ -62,7 +62,9 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
             "error: --workdir=gs://bucket/run: this is a URL; only mounted file systems are supported: mount the "
             "bucket (gs:// with gcsfuse) and give its mount point",
         ),
-        (["--wrkdir=x"], "error: Unknown command line flag 'wrkdir'. Did you mean: workdir ?; --help lists the flags"),
+        (["--steps=10"], "error: there is no flag --steps; did you mean --config.steps?"),
+        (["--config=quickstart"], "error: --config=quickstart: no such file; did you mean configs/quickstart.py?"),
+        (["--wrkdir=x"], "error: there is no flag --wrkdir; did you mean --workdir?"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str], message: str) -> None:
