@@ -24,6 +24,8 @@ ABSENT = (
 )
 # What Markdown gives a meaning; not an underscore within a word, as in d_model, nor a lone < or &.
 _ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+# What a spreadsheet would calculate: not numbers, such as "+0.5 ± 0.1", nor a lone sign.
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!$|(\d[\d,]*(\.\d+)?(e[+-]?\d+)?|inf)%?( ± [\d.,]+)?$)")
 _NUMBER = re.compile(r"[+−]?\d[\d.,e+]*( ± [\d.]+)?$")
 
 
@@ -101,18 +103,22 @@ def _cell(text: str) -> str:
 def as_csv(table: Table) -> str:
     """Formats a table as CSV, with its name, if it has one, in the first column and without title or notes.
 
-    A minus sign before a digit is a hyphen, which programs can read.
+    A minus sign before a digit is a hyphen, which programs can read. A cell that a spreadsheet would take for a formula
+    gets an apostrophe before it, which makes it text there.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    rows = [tuple(re.sub(r"−(?=\d)", "-", cell) for cell in row) for row in table.rows]
+    lines = [table.head, *table.rows]
     if table.name:
-        writer.writerow(("table", *table.head))
-        writer.writerows((table.name, *row) for row in rows)
-    else:
-        writer.writerow(table.head)
-        writer.writerows(rows)
+        lines = [("table", *table.head), *((table.name, *row) for row in table.rows)]
+    for line in lines:
+        writer.writerow([_cell_of_csv(cell) for cell in line])
     return text.getvalue().rstrip("\n")
+
+
+def _cell_of_csv(cell: str) -> str:
+    text = re.sub(r"−(?=\d)", "-", cell)
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _short(head: Sequence[str]) -> list[str]:

@@ -53,6 +53,21 @@ def test_csv_has_whole_heads_and_the_tables_name() -> None:
     assert rows[2] == ["t", "c", "12.1", "-0.50 ± 0.10", "1 h, x"]  # a minus that programs can read
 
 
+@pytest.mark.parametrize("cell", ["=1+1", "+SUM(A1)", "@A1", "-cmd|' /C calc'!A0", "-1+A1", "\t=1", "+e5", "+1.5 mm"])
+def test_csv_has_no_formula(cell: str) -> None:
+    table = Table(cell, "", (cell,), [(cell,)], [])
+    assert list(csv.reader(io.StringIO(as_csv(table)))) == [["table", f"'{cell}"], [f"'{cell}", f"'{cell}"]]
+    assert cell in as_text(table)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["+0.5", "-3", "-1e-05", "+1.5e+06", "-1,234.50", "-inf", "+0.12 ± 0.10", "-7%", "-", "a=1", "3-1", "(-1, 2)"],
+)
+def test_numbers_with_a_sign_stay_numbers_in_csv(cell: str) -> None:
+    assert list(csv.reader(io.StringIO(as_csv(Table("", "", ("h",), [(cell,)], []))))) == [["h"], [cell]]
+
+
 def test_without_a_name_or_a_title_there_is_no_place_for_one() -> None:
     lone = TABLE._replace(name="", title="")
     assert as_csv(lone).splitlines()[0] == "row,BLEU: paper,BLEU: ours,cost: ours"
