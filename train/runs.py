@@ -7,6 +7,7 @@
 A DIR is a run, or a folder with runs at any depth, such as that of a sweep. Runs that differ in nothing but their seed
 become one curve, their mean, with a band from the lowest to the highest. A run whose files are damaged is listed, with
 the reason. "training" is a run that a process of this machine, or one that shares its locks, is working on.
+On a terminal, columns that do not fit stand below their run; in a pipe or a file each run is one line.
 """
 
 from absl import flags

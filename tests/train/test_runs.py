@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from base.errors import UserError
 from base.table import as_text
 from configs.common import default
+from train.overview.command import show
 from train.overview.found import find_runs
 from train.overview.picture import draw
 from train.overview.table import difference_of, table_of
@@ -188,6 +190,41 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None
     first, modules = done.stderr.splitlines()
     assert (done.returncode, done.stdout, modules) == (2, "", "[]")
     assert first.startswith(f"error: {message}")
+
+
+FITTED = """\
+1 done, 1 stopped
+
+run  state    step       nll   BLEU  minutes  device      h
+---  -------  -----  -------  -----  -------  ----------  -
+a    done     10/10   2.1000  25.00      2.0  2 x TPU v4  4
+    train=text:corpora/europarl/train.{en,de},
+    valid=text:corpora/europarl/valid.{en,de}
+b    stopped  5/10   12.2000  12.50      1.0  2 x TPU v4  8
+"""
+
+
+def test_a_table_that_is_wider_than_the_terminal_has_cells_below_their_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpora: dict[str, Any] = {
+        f"data__{split}": f"text:corpora/europarl/{split}.{{en,de}}" for split in ("train", "valid")
+    }
+    write_run(Path("a"), model__h=4, **corpora)
+    write_run(Path("b"), steps=5, nll=12.0)
+    options = SimpleNamespace(diff=False, plot=None)
+    monkeypatch.setenv("COLUMNS", "64")
+    show(options, ["."])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[4:]] == ["a", "b"], (
+        "a line a run in a pipe"
+    )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(options, ["."])
+    assert capsys.readouterr().out == FITTED
+    monkeypatch.setenv("COLUMNS", "300")
+    show(options, ["."])
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 def test_a_folder_s_name_is_no_formula(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What `python -m train.runs` does: finds the runs, prints their table, and draws them."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +10,7 @@ from base.files import output_file
 from base.table import as_text
 from train.overview.found import find_runs
 from train.overview.picture import SUFFIXES, draw
-from train.overview.table import difference_of, table_of
+from train.overview.table import as_fitted_text, difference_of, table_of
 
 
 def show(options: Any, places: Sequence[str]) -> None:
@@ -27,6 +29,9 @@ def show(options: Any, places: Sequence[str]) -> None:
         print(as_text(difference_of(*runs)))
         return
     table = table_of(runs)
-    print(as_text(table))
+    if sys.stdout.isatty():
+        print(as_fitted_text(table, shutil.get_terminal_size().columns))
+    else:  # a line a run, for other programs
+        print(as_text(table))
     if output:
         draw(runs, table, output)

@@ -1,10 +1,11 @@
 """Runs as a table, a row each; and two runs side by side."""
 
+import textwrap
 from collections.abc import Sequence
 
 from base.errors import UserError
 from base.keys import short_names
-from base.table import Table, number, setting
+from base.table import Table, as_text, number, setting
 from train.overview.found import FoundRun, differing_keys
 
 MOST_KEYS = 8  # of the config, that the table has columns for
@@ -30,6 +31,42 @@ def table_of(runs: Sequence[FoundRun]) -> Table:
         more = ", ".join(keys[MOST_KEYS:])
         notes.append(f"they also differ in {more}; --diff shows two runs, key by key")
     return Table("", title, (*_HEAD, *short_names(shown, _HEAD)), rows, notes)
+
+
+def as_fitted_text(table: Table, width: int) -> str:
+    """Formats a table for a terminal of `width` characters.
+
+    Empty columns are left out. The first one, and those after it that fit, are columns; the cells of others stand below
+    their row, as "train=text:a.{en,de}, seed=1".
+    """
+    first, *others = zip(table.head, *table.rows, strict=True)
+    kept = [first]
+    moved: list[tuple[str, ...]] = []
+    used = max(map(len, first))
+    for column in others:
+        needed = 2 + max(map(len, column))
+        if not any(column[1:]):
+            continue
+        if used + needed > width:
+            moved.append(column)
+        else:
+            kept.append(column)
+            used += needed
+    head, *rows = zip(*kept, strict=True)
+    lines = as_text(table._replace(head=head, rows=rows, notes=[])).splitlines()
+    text = lines[: -len(rows)]
+    for place, line in enumerate(lines[-len(rows) :], start=1):
+        text.append(line)
+        cells = [f"{column[0]}={column[place]}" for column in moved if column[place]]
+        text += textwrap.wrap(
+            ", ".join(cells),
+            width,
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join([*text, "", *table.notes]).rstrip()
 
 
 def difference_of(one: FoundRun, other: FoundRun) -> Table:
