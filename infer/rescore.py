@@ -3,9 +3,10 @@
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --nbest=lists.txt > scored.txt
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --target=out.txt > log_probs.txt
 
-Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them; LINE counts
-from 0. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that number is printed. Logarithms are natural
-and include EOS, so that the number is the log p of beam search. A run with data.joiner takes words with their marks.
+Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them: LINE counts
+from 0, and &#124; in TEXT is a bar. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that number is
+printed. Logarithms are natural and include EOS, so that the number is the log p of beam search. A run with data.joiner
+takes words with their marks.
 """
 
 from typing import Any

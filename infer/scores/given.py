@@ -11,10 +11,9 @@ from infer.runs import check_finite, open_run
 from infer.scores.forced import check_lengths
 from infer.scores.pairs import read_pair
 from infer.scores.perplexity import line_log_probs
+from infer.translate.nbest import SEPARATOR, text_of
 from infer.translate.translator import note_unknown
 from tasks import TRANSLATION
-
-SEPARATOR = " ||| "
 
 
 def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], list[str]]:
@@ -31,7 +30,7 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
         if not fields or number is None or number >= count:
             raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
         numbers.append(number)
-        texts.append(fields[0])
+        texts.append(text_of(fields[0]))
     return numbers, texts
 
 

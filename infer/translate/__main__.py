@@ -17,6 +17,7 @@ first chunk is 8 lines. Progress goes to stderr. What is printed for a line:
 (default)     TEXT
 --scores      TEXT <tab> SCORE
 --nbest=K     LINE ||| TEXT ||| SCORE, K times or fewer, best first; lines count from 0, as in Moses
+              a ||| within TEXT is written &#124;&#124;&#124;, and infer.rescore reads it so
 
 SCORE is log p / ((5 + n)/6)^alpha, or log p / n^alpha where the run has decode.length_penalty=power, with natural
 logarithms and n subwords, EOS included; for samples it is log p.

@@ -13,6 +13,7 @@ from base.errors import UserError
 from base.progress import Progress
 from data.lines import LONGEST_LINE
 from infer.translate.consensus import consensus
+from infer.translate.nbest import entry
 from infer.translate.translator import Required, Translation, Translator, note_unknown
 
 _BLOCK = 1 << 16  # bytes
@@ -98,8 +99,7 @@ def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[b
 def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> str:
     """Returns the output for one line; see the top of infer/translate/__main__.py."""
     if nbest > 1:
-        lines = [f"{line} ||| {one.text} ||| {one.score:.6f}\n" for one in translation.hypotheses]
-        return "".join(lines)
+        return "".join(f"{entry(line, one.text, one.score)}\n" for one in translation.hypotheses)
     best = translation.hypotheses[0]
     return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
 

@@ -11,10 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from base.errors import UserError
 from base.ids import EOS
+from data.lines import read_lines
 from infer.attention import alignment
 from infer.attention.alignment import align, links_of, words_of
 from infer.attention.maps import attention_maps
@@ -23,9 +26,10 @@ from infer.scores import bleu
 from infer.scores.given import parse_lists
 from infer.scores.perplexity import line_log_probs
 from infer.translate.consensus import METRICS, consensus
+from infer.translate.nbest import SEPARATOR, entry
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import _with_required, translate_columns, translate_stream
-from infer.translate.translator import Required, Translator
+from infer.translate.stream import _with_required, formatted, translate_columns, translate_stream
+from infer.translate.translator import Hypothesis, Required, Translation, Translator
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 from tests import tiny
@@ -153,6 +157,31 @@ def test_nbest_lists_are_read_and_faults_named() -> None:
     for wrong in ("3 ||| a", "a ||| b", "0 a", "-1 ||| a"):
         with pytest.raises(UserError, match="x, line 2: it must be LINE"):
             parse_lists("x", ["0 ||| a", wrong], 3)
+
+
+_TEXTS = st.lists(
+    st.sampled_from(["|||", " ||| ", "|", " ", "-1.000000", "7", "\t", "&", "amp;", "#124;", "&#124;", "\r", "\u2028"])
+    | st.characters(exclude_categories=("Cs",), exclude_characters="\n")
+).map("".join)
+
+
+@given(texts=st.lists(_TEXTS, min_size=1))
+def test_whatever_is_translated_is_read_back_from_its_nbest_list(
+    texts: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also once `infer.rescore` has added its number; no text has a line feed (`Tokenizer.decode`)."""
+    path = tmp_path_factory.getbasetemp() / "lists"
+    translation = Translation(tuple(Hypothesis(text, -0.25, -0.5, ()) for text in texts))
+    for added in ("", f"{SEPARATOR}-1.500000"):
+        written = formatted(translation, 3, max(2, len(texts)), scores=False).replace("\n", f"{added}\n")
+        path.write_text(written, newline="")
+        assert parse_lists("x", list(read_lines(path)), 4) == ([3] * len(texts), texts)
+
+
+def test_what_a_translation_replaces_in_a_list_are_bars_and_what_spells_them() -> None:
+    assert (
+        entry(0, "a ||| b &#124; &amp; | c", -1.0) == "0 ||| a &#124;&#124;&#124; b &amp;#124; &amp; | c ||| -1.000000"
+    )
 
 
 def test_links_sum_the_subwords_of_each_word() -> None:
