@@ -38,10 +38,10 @@ class Images(NamedTuple):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The count and the SHA-256 of what was read, for the run's record."""
+        """The name, the count and the SHA-256 of what was read, for the run's record."""
         hashes = {"images": self.images_nyx, "labels": self.labels_n}
         sha256 = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in hashes.items()}
-        return {"pairs": {"read": len(self.labels_n)}, "tokens": {}, "sha256": sha256}
+        return {"spec": self.spec, "pairs": {"read": len(self.labels_n)}, "tokens": {}, "sha256": sha256}
 
 
 class ImageBatch(NamedTuple):

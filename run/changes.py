@@ -5,6 +5,7 @@ A run without them, such as one that was never trained here, is opened as it is.
 """
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
 def _config_change(workdir: Path, step: int) -> str | None:
     from run.config import add_missing
     from run.folder import differences
+    from run.moved import KEYS
 
     recorded = saved_config(workdir, step)
     if recorded is None:
@@ -86,6 +88,16 @@ def _config_change(workdir: Path, step: int) -> str | None:
     config = read_json(path, dict)
     add_missing(config)
     different = differences(recorded, config)
-    if not different:
+    different.pop("data.tokenizer", None)  # the run has a copy, which `_tokenizer_change` compares
+    changes = [told for key, told in different.items() if not (key in KEYS and _is_moved(workdir, key, config))]
+    if not changes:
         return None
-    return f"{path} has changed since checkpoint {step} was saved: {'; '.join(different)}"
+    return f"{path} has changed since checkpoint {step} was saved: {'; '.join(changes)}"
+
+
+def _is_moved(workdir: Path, key: str, config: dict[str, Any]) -> bool:
+    from run.moved import has_same_content
+
+    with suppress(UserError):  # it is not on this machine
+        return has_same_content(workdir, key, config)
+    return False

@@ -23,6 +23,7 @@ from run.config import read_config
 from run.distributed import is_main
 from run.lock import NAME as LOCK
 from run.lock import lock
+from run.moved import KEYS, has_same_content
 from run.records import read_launches
 
 # Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
@@ -105,16 +106,25 @@ def _take_over(config: dict[str, Any], workdir: Path) -> None:
         has_checkpoint = any((workdir / "checkpoints").glob("[0-9]*"))
         has_begun = _has_records(workdir) or has_checkpoint
         if different and has_begun:
-            raise UserError(
-                f"--workdir={workdir}: this folder holds the run of another config ({'; '.join(different)}); "
-                "use another --workdir, or the config that it was started with"
-            )
-        if different:
+            _check_moved(different, config, workdir)
+        elif different:
             for name in ("run.json", "tracker.json"):
                 (workdir / name).unlink(missing_ok=True)
         if not has_checkpoint:  # the text that it was made of may have been mended since
             (workdir / "tokenizer.model").unlink(missing_ok=True)
     write_json(workdir / "config.json", config)
+
+
+def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Path) -> None:
+    """Raises a `UserError` if more differs between a run and `config` than the paths of the same files."""
+    told = "; ".join(different.values())
+    only_paths = different.keys() <= set(KEYS)
+    if not (only_paths and all(has_same_content(workdir, key, config) for key in different)):
+        raise UserError(
+            f"--workdir={workdir}: this folder holds the run of another config ({told}); "
+            "use another --workdir, or the config that it was started with"
+        )
+    print(f"note: {told}; the content is the same", file=sys.stderr)
 
 
 def _has_records(workdir: Path) -> bool:
@@ -178,8 +188,8 @@ def as_json(cfg: ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(cfg.to_dict()))
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Returns, for each key that differs and affects the parameters, its name and both values.
+def differences(old: dict[str, Any], new: dict[str, Any]) -> dict[str, str]:
+    """Returns each key that differs and affects the parameters, and a phrase with its name and both values.
 
     The number of updates is one of them only where every update depends on it: by its rate, or by AdEMAMix's slow mean.
     """
@@ -187,12 +197,12 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     new_flat = flat(new)
     depends_on_steps = new_flat.get("optim.schedule") == "cosine" or new_flat.get("optim.name") == "ademamix"
     free = FREE_KEYS if depends_on_steps else (*FREE_KEYS, "steps")
-    changes = []
+    changes = {}
     for key in sorted(old_flat.keys() | new_flat.keys()):
         before = old_flat.get(key)
         now = new_flat.get(key)
         if before != now and not key.startswith(free):
-            changes.append(f"{key} is {before!r} there and {now!r} here")
+            changes[key] = f"{key} is {before!r} there and {now!r} here"
     return changes
 
 

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from ml_collections import ConfigDict
 
 from base.errors import UserError
 from infer.runs import open_run
 from run.changes import check_unchanged
+from run.folder import open_folder, record_launch
 from tests import tiny
 from train import loop
 
@@ -23,6 +25,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cfg.steps = cfg.checkpoint.every = 2
     assert loop.train(cfg, folder / "run") == 0
     return folder / "run"
+
+
+def move_files(cfg: ConfigDict, folder: Path, to: Path) -> None:
+    """Moves the corpora that `tiny.training_config` wrote, and any given tokenizer, and names them in `cfg`."""
+    to.mkdir()
+    for path in (*folder.glob("*.en"), *folder.glob("*.de"), *folder.glob("given.model")):
+        path.rename(to / path.name)
+    cfg.data.train, cfg.data.valid = (f"text:{to}/{split}.{{en,de}}" for split in ("train", "valid"))
+    if cfg.data.tokenizer:
+        cfg.data.tokenizer = str(to / "given.model")
 
 
 @pytest.fixture
@@ -128,6 +140,65 @@ def test_training_does_not_resume_with_another_config(run: Path) -> None:
     _edit(run, "model", "positions", "none")
     with pytest.raises(UserError, match=r"model\.positions is 'sinusoidal' there"):
         loop.train(cfg, run)
+
+
+@pytest.fixture
+def moved(run: Path, tmp_path: Path) -> ConfigDict:
+    """Returns the config of a copy of `run`, whose files are all in another folder."""
+    cfg = tiny.training_config(tmp_path)
+    shutil.copy(run / "tokenizer.model", tmp_path / "given.model")
+    cfg.steps = cfg.checkpoint.every = 2
+    cfg.data.tokenizer = str(tmp_path / "given.model")
+    move_files(cfg, tmp_path, tmp_path / "moved")
+    return cfg
+
+
+def test_the_same_bytes_elsewhere_are_the_data_and_the_tokenizer_of_a_run(
+    run: Path, moved: ConfigDict, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = json.loads((run / "config.json").read_text())
+    with open_folder(moved, run):
+        check_unchanged(run, 2)
+    (note,) = capsys.readouterr().err.splitlines()
+    paths = f"data.valid is {before['data']['valid']!r} there and {moved.data.valid!r} here"
+    assert note.startswith(f"note: data.tokenizer is '' there and '{tmp_path}/moved/given.model' here; data.train is ")
+    assert note.endswith(f"; {paths}; the content is the same")
+    assert json.loads((run / "config.json").read_text())["data"]["train"] == moved.data.train
+    # Once a launch has read them, the run is opened also where they are not.
+    launches = json.loads((run / "run.json").read_text())["launches"]
+    manifests = json.loads(json.dumps(launches[-1]["data"]))
+    for split in ("train", "valid"):
+        manifests[split]["spec"] = moved.data[split]
+    record_launch(run, manifests, 2)
+    (tmp_path / "moved").rename(tmp_path / "gone")
+    check_unchanged(run, 2)
+    _edit(run, "data", "train", "grammar:train")
+    with pytest.raises(UserError, match=r"saved: data\.train is 'text:\S* there and 'grammar:train' here; restore"):
+        check_unchanged(run, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("train.de", "train"), ("valid.en", "valid"), ("given.model", "tokenizer"), ("", "seed")]
+)
+def test_one_changed_byte_elsewhere_is_another_run(run: Path, moved: ConfigDict, name: str, key: str) -> None:
+    before = (run / "config.json").read_bytes()
+    if name:
+        path = run.parent / "moved" / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + b"_" + content[-1:])
+    else:
+        moved.seed = 1
+    message = rf"the run of another config \([^\n]*{key} is [^\n]*\); use another --workdir, or the config that it was"
+    with pytest.raises(UserError, match=message), open_folder(moved, run):
+        pass
+    assert (run / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["train.de", "given.model"])
+def test_a_moved_file_that_is_not_there_is_named(run: Path, moved: ConfigDict, name: str) -> None:
+    (run.parent / "moved" / name).unlink()
+    with pytest.raises(UserError, match=rf"{run.parent}/moved/{name}: no such file$"), open_folder(moved, run):
+        pass
 
 
 def test_a_run_that_recorded_neither_is_opened(run: Path) -> None:

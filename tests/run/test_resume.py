@@ -1,6 +1,7 @@
 """k updates = j updates, `kill -9`, resume, k - j updates: bit for bit."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from run.checkpoint import Checkpoints, load_params
 from tests import tiny
+from tests.run.test_changes import move_files
 from tests.train.test_train_cli import start, wait_for
 from train import loop
 
@@ -41,3 +43,19 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> 
     assert [record["loss"] for record in logs[0]] == [record["loss"] for record in logs[1]]
     launches = json.loads((tmp_path / "killed" / "run.json").read_text())["launches"]
     assert [launch["step"] for launch in launches] == [0, cfg.steps - 4]
+
+
+@pytest.mark.slow
+def test_a_run_whose_files_have_moved_ends_with_the_same_bits(tmp_path: Path) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.steps = 8
+    assert loop.train(cfg, tmp_path / "whole") == 0
+    shutil.copy(tmp_path / "whole" / "tokenizer.model", tmp_path / "given.model")
+    cfg.steps = 4
+    cfg.data.tokenizer = str(tmp_path / "given.model")
+    assert loop.train(cfg, tmp_path / "run") == 0
+    cfg.steps = 8
+    move_files(cfg, tmp_path, tmp_path / "moved")
+    assert loop.train(cfg, tmp_path / "run") == 0
+    resumed, whole = (load_params(tmp_path / name, 8) for name in ("run", "whole"))
+    jax.tree.map(np.testing.assert_array_equal, resumed, whole)

@@ -23,6 +23,8 @@ from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
 from model.config import ModelConfig
 from model.vision import ImageConfig, Vision, init_params, patches
+from run.folder import as_json, record_launch
+from run.moved import has_same_content
 from run.sharding import make_mesh
 from tasks import task_of
 from tasks.vision import image_config, objective
@@ -240,6 +242,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(trained: Run, tmp_path: Path) -> None:
     assert_resumes_to_the_same_bits(tiny(trained.workdir.parent), trained.workdir, tmp_path)
+
+
+def test_images_that_have_moved_are_the_same(tmp_path: Path) -> None:
+    cfg = tiny(tmp_path)
+    before = {"train": images_of(cfg, cfg.data.train).manifest, "valid": images_of(cfg, cfg.data.valid).manifest}
+    record_launch(tmp_path, before, 0)
+    (tmp_path / "moved").mkdir()
+    config = as_json(cfg)
+    config["data"]["train"] = written(tmp_path / "moved")
+    assert has_same_content(tmp_path, "data.train", config)
+    config["data"]["train"] = written(tmp_path / "moved", count=59)
+    assert not has_same_content(tmp_path, "data.train", config)
 
 
 @pytest.mark.slow
