@@ -66,11 +66,10 @@ def read_config(workdir: Path) -> ConfigDict:
 def add_missing(recorded: dict[str, Any]) -> None:
     """Adds to a recorded config the keys of `ADDED` that it lacks, with their defaults."""
     defaults = flat(default().to_dict())
-    given = flat(recorded)
     for key in ADDED:
         group, _, name = key.rpartition(".")
         place = recorded.get(group) if group else recorded
-        if key not in given and isinstance(place, dict):
+        if isinstance(place, dict) and name not in place:
             place[name] = defaults[key]
 
 

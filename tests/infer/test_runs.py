@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,19 @@ def test_a_damaged_config_is_one_line(workdir: Path, tmp_path: Path, damage: byt
         path.write_text(json.dumps(config))
     with pytest.raises(UserError, match=rf"^{path}: damaged[^\n]*{message}[^\n]*$"):
         read_config(path.parent)
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {}], ids=repr)
+def test_an_object_in_place_of_a_value_is_refused_whatever_its_key(tmp_path: Path, value: dict) -> None:
+    """Also of a key that older runs lack."""
+    path = tmp_path / "config.json"
+    for key in flat(default().to_dict()):
+        config = default().to_dict()
+        group, _, name = key.rpartition(".")
+        (config[group] if group else config)[name] = value
+        path.write_text(json.dumps(config))
+        with pytest.raises(UserError, match=rf"^{path}: damaged: [^\n]*{re.escape(key)}[^\n]*$"):
+            read_config(tmp_path)
 
 
 @pytest.mark.parametrize("edit", [{"mixer": "linear"}, {"mixer": "restricted"}, {"h": 4, "d_k": 2, "d_v": 2}])
