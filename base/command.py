@@ -41,6 +41,7 @@ _GROUPS = {  # what --help writes above the flags of a file that several command
     "run.changes": "The run and its decoding",
     "run.connect": "Several processes",
 }
+_SINGLE = ("string", "string enum", "comma separated list of strings")  # absl's names of flags that have one value
 _WIDTH = 100  # characters of a line of --help
 _GRACE = 10.0  # seconds that one of several processes, after an error, waits for the others at its exit
 
@@ -135,7 +136,7 @@ def _parsed(argv: list[str], known: dict[str, Any]) -> CommandLine:
     try:
         _check_config_file(argv)
         rest = flags.FLAGS(argv)
-        _check_numbers()
+        _check_values()
         if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
             flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
         return CommandLine(rest)
@@ -306,8 +307,12 @@ def _config_files(argv: list[str]) -> list[str]:
     return files
 
 
-def _check_numbers() -> None:
-    """Raises a `UserError` if a flag of ours is a whole number beyond 64 bits, which no library would take."""
+def _check_values() -> None:
+    """Raises a `UserError` if a flag of ours has lost a value, or is beyond 64 bits, which no library would take.
+
+    A number, a switch or a key of the config may be given again, to replace one of a script; the last counts. Of two
+    files or folders, runs or splits, the first would be left out without a word.
+    """
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         is_ours = module == sys.argv[0] or module.partition(".")[0] in _PACKAGES
         if not is_ours:
@@ -315,6 +320,8 @@ def _check_numbers() -> None:
         for flag in defined:
             if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
                 raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
+            if flag.present > 1 and flag.flag_type() in _SINGLE:
+                raise UserError(f"--{flag.name} is given {flag.present} times, and only the last would count: give one")
 
 
 def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:

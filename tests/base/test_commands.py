@@ -221,6 +221,28 @@ def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], l
             "error: --source is empty: give a sentence\n",
         ),
         (
+            ["infer", "--workdir=x", "--source=a", "--reference=b", "--reference=c"],
+            "error: --reference is given 2 times, and only the last would count: give one\n",
+        ),
+        (
+            ["infer.translate", "--workdir=x", "--columns=2", "--columns=3"],
+            "error: --columns is given 2 times, and only the last would count: give one\n",
+        ),
+        (
+            ["infer.translate", "--beam=2", "--beam=3", "--workdir=README.md"],
+            "error: --workdir=README.md: this is a file; name the folder of a run\n",
+        ),
+        (
+            [
+                "train",
+                "--config=configs/base.py",
+                "--config.data.test=a",
+                "--config.data.test=b",
+                "--workdir=README.md",
+            ],
+            "error: --workdir=README.md: README.md is a file; name a folder\n",
+        ),
+        (
             ["train", "--config=configs/quickstart.py", "--workdir=README.md"],
             "error: --workdir=README.md: README.md is a file; name a folder\n",
         ),
