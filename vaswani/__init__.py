@@ -40,3 +40,5 @@ ROOT = _find()
 _check(ROOT)
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
+
+import base  # noqa: E402, F401 (it refuses a Python that is too old)

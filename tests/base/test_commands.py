@@ -298,6 +298,22 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
         assert (done.returncode, done.stdout, written.read_bytes()) == (2, "a result\n", b"")
 
 
+@pytest.mark.parametrize("command", ["data.prepare", "infer.translate", "train", "paper", "vaswani"])
+def test_an_older_python_is_told_which_one_is_needed(command: str) -> None:
+    older = "import runpy, sys; sys.version_info = (3, 10, 13, 'final', 0); sys.argv[0] = '-m'"
+    program = f"{older}; runpy.run_module({command!r}, run_name='__main__', alter_sys=True)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    told = f"error: Python 3.11 or newer is needed; {sys.executable} is 3.10; `make quickstart PYTHON=python3.12` "
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(told)
+    assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("room", ["base", "vaswani", *ROOMS])
+def test_what_an_older_python_reads_first_has_no_newer_syntax(room: str) -> None:
+    ast.parse((ROOT / room / "__init__.py").read_text(), feature_version=(3, 8))
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
     """Neither before `base.command.run` (of absl, by the command's first lines), nor while it works."""
