@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from base.notes import is_library
+
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_UPDATES = 0.1
@@ -35,8 +37,8 @@ class Bar:
 
         With `stays` it remains on the terminal at the end.
         """
-        self.is_shown = enabled and sys.stderr.isatty()
-        self._enabled = enabled
+        self._enabled = enabled and not is_library()
+        self.is_shown = self._enabled and sys.stderr.isatty()
         self._job = job if len(job) <= _LONGEST_JOB else f"{job[: _LONGEST_JOB - 1]}…"
         self._unit = unit
         self._total = total
@@ -114,7 +116,7 @@ class Progress:
         self._unit = unit
         self._total = total
         self._is_summarised = is_summarised
-        self._enabled = enabled
+        self._enabled = enabled and not is_library()
         self._done = 0
         self._summary = ""
         self._started = time.monotonic()

@@ -40,12 +40,13 @@ def load_run(
     `batch_tokens` is how many source positions a batch of its translations has, padding included; None is the default
     of `infer.translate`.
 
+    Nothing is printed; what a command would say on stderr is a warning.
+
     Raises:
       UserError: the folder is not that of a run, or its task is not translation; it has no such checkpoint, or the
         checkpoint is damaged; the run's config or tokenizer was changed after its training, unless `accept_changes`;
-        or `batch_tokens` is below 1.
+        or an argument is of a wrong type, or `batch_tokens` below 1.
     """
-    from infer.api import LoadedRun  # here, since it imports jax, which commands without a model do not need
-    from infer.runs import open_run
+    from infer.api import load  # here, since it imports jax, which commands without a model do not need
 
-    return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes), batch_tokens)
+    return load(workdir, checkpoint, batch_tokens, accept_changes)

@@ -1,22 +1,27 @@
 """The object that `infer.load_run` returns: it translates, scores and returns attention maps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import jax
 
-from base.errors import UserError
+from base.errors import UserError, shown
+from base.notes import as_library
 from data.corpus import target_language
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
 from infer.inside.lens import Lens, logit_lens
 from infer.inside.trace import Patch, Trace, trace
-from infer.runs import Run
+from infer.runs import Run, open_run
 from infer.scores.forced import check_lengths
-from infer.translate.options import FULL_BATCH, Decoding, chosen
+from infer.translate.options import FULL_BATCH, Decoding, check, chosen
 from infer.translate.translator import Hypothesis, Translation, Translator, translate_one
 from run.averaging import named_steps
 from run.parameters import count_parameters
+
+# What messages of commands name, and what `load_run` calls it.
+_IN_PYTHON = {"--workdir=": "workdir=", "--accept_changes": "accept_changes=True", "this command": "load_run"}
 
 
 class LoadedRun:
@@ -31,8 +36,6 @@ class LoadedRun:
     """
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
-        if batch_tokens is not None and batch_tokens < 1:
-            raise UserError(f"batch_tokens={batch_tokens}: at least 1, or None for the default of {FULL_BATCH:,}")
         self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
         self.batch_tokens = FULL_BATCH if batch_tokens is None else batch_tokens
 
@@ -64,6 +67,7 @@ class LoadedRun:
         stopping: str | None = None,
     ) -> list[str]: ...
 
+    @as_library()
     def translate(
         self,
         lines: str | Sequence[str],
@@ -83,6 +87,7 @@ class LoadedRun:
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
 
+    @as_library()
     def hypotheses(
         self,
         lines: str | Sequence[str],
@@ -100,6 +105,7 @@ class LoadedRun:
         Raises:
           UserError: an option is outside `infer.translate.options.LIMITS`, or unknown.
         """
+        check("nbest", nbest)
         if beam is None:
             beam = max(nbest, self.run.config.decode.beam)
         decoding = chosen(
@@ -110,8 +116,9 @@ class LoadedRun:
     def _translations(self, lines: str | Sequence[str], decoding: Decoding) -> list[Translation]:
         config = self.run.model_config
         translator = Translator(config, self.run.tokenizer, decoding, batch_tokens=self.batch_tokens)
-        return translator.translate(self.run.params, _as_lines(lines))
+        return translator.translate(self.run.params, _as_lines("lines", lines))
 
+    @as_library()
     def score(
         self, sources: str | Sequence[str], references: str | Sequence[str], language: str | None = None
     ) -> dict[str, Any]:
@@ -124,14 +131,17 @@ class LoadedRun:
           UserError: the numbers of sources and references differ, or are 0; or a line is longer than the learned
             positions.
         """
-        sources = _as_lines(sources)
-        references = _as_lines(references)
+        sources = _as_lines("sources", sources)
+        references = _as_lines("references", references)
+        if language is not None:
+            _check_text("language", language)
         if len(sources) != len(references) or not sources:
             raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
         check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
         return score([self.run], sources, self.translate(sources), references, target)
 
+    @as_library()
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
         """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.
 
@@ -141,9 +151,10 @@ class LoadedRun:
           UserError: the model's mixer has no weights.
           ValueError: a sentence is longer than the model's learned positions.
         """
-        translation = translate_one(self.run, source) if target is None else target
+        translation = self._target(source, target)
         return attention_maps(self.run.model_config, self.run.params, self.run.tokenizer, source, translation)
 
+    @as_library()
     def trace(self, source: str, target: str | None = None, patch: Patch | None = None) -> Trace:
         """Returns every named activation for a sentence and its translation; docs/inside.md lists the names.
 
@@ -154,14 +165,66 @@ class LoadedRun:
           UserError: `patch` has an unknown name, a position that is not in the sentence, or a value of another shape;
             a sentence is longer than the model's learned positions; or the parameters are not finite.
         """
-        translation = translate_one(self.run, source) if target is None else target
+        translation = self._target(source, target)
         return trace(self.run, source, translation, patch)
 
+    def _target(self, source: str, target: str | None) -> str:
+        """Returns the target, or the model's own translation if there is none."""
+        _check_text("source", source)
+        if target is None:
+            return translate_one(self.run, source)
+        _check_text("target", target)
+        return target
+
     def logit_lens(self, trace: Trace, stack: str = "decoder") -> Lens:
-        """Returns what the model would predict from the output of each layer; `stack` is "encoder" or "decoder"."""
+        """Returns what the model would predict from the output of each layer; `stack` is "encoder" or "decoder".
+
+        Raises:
+          UserError: `trace` is no result of `LoadedRun.trace`, or there is no such stack.
+        """
+        if not isinstance(trace, Trace):
+            raise UserError(f"trace is {shown(trace)}; it must be what `trace(source)` returns")
         return logit_lens(self.run, trace, stack)
 
 
-def _as_lines(text: str | Sequence[str]) -> Sequence[str]:
-    """Returns the lines given, or the one line that a string is: as a sequence it would be its letters."""
-    return [text] if isinstance(text, str) else text
+def load(
+    workdir: str | Path, checkpoint: str | int | None, batch_tokens: int | None, accept_changes: bool
+) -> LoadedRun:
+    """Loads a translator, as `infer.load_run` describes."""
+    if not isinstance(workdir, (str, Path)):
+        raise UserError(f"workdir is {shown(workdir)}; it must be the folder of a run, a string or a Path")
+    if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
+        raise UserError(
+            f"batch_tokens is {shown(batch_tokens)}; it must be a whole number, at least 1, or None for the default of"
+            f" {FULL_BATCH:,}"
+        )
+    try:
+        with as_library():
+            return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes), batch_tokens)
+    except UserError as error:
+        message = str(error)
+        for of_command, of_python in _IN_PYTHON.items():
+            message = message.replace(of_command, of_python)
+        raise UserError(message) from error
+
+
+def _as_lines(name: str, text: Any) -> list[str]:
+    """Returns the lines given, or the one line that a string is: as a sequence it would be its letters.
+
+    Raises:
+      UserError: these are no strings; the message begins with the name of the argument.
+    """
+    if isinstance(text, str):
+        return [text]
+    if isinstance(text, bytes) or not isinstance(text, Iterable):
+        raise UserError(f"{name} is {shown(text)}; it must be a string, or a list of strings")
+    lines = list(text)
+    for place, line in enumerate(lines):
+        _check_text(f"{name}[{place}]", line)
+    return lines
+
+
+def _check_text(name: str, value: object) -> None:
+    """Raises a `UserError` unless the argument of this name is a string."""
+    if not isinstance(value, str):
+        raise UserError(f"{name} is {shown(value)}; it must be a string")

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.files import folder, folders
+from base.notes import is_library
 from data.imported import open_tokenizer
 from data.tokenizer import Tokenizer
 from model.config import ModelConfig
@@ -81,7 +82,8 @@ def open_run(
     check_unchanged(workdir, steps[-1], accept_changes)
     check_same_params(params)
     _check_model(run_task, config, model, params, f"{workdir}/checkpoints/{steps[-1]}")
-    print(f"parameters of {workdir}: {named_steps(steps)}", file=sys.stderr)
+    if not is_library():
+        print(f"parameters of {workdir}: {named_steps(steps)}", file=sys.stderr)
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
 
 

@@ -1,6 +1,5 @@
 """Chooses checkpoints and averages their parameters (section 6.1)."""
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 
 from base.errors import UserError
+from base.notes import note
 from base.numbers import whole
 from base.progress import Progress
 from run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
@@ -87,7 +87,7 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     else:  # times are not used, so a clock that was set back drops no checkpoint
         chosen = steps[-count:]
     if len(chosen) < count:
-        print(f"note: {choice} asks for {count} checkpoints; averaging the {len(chosen)} there are", file=sys.stderr)
+        note(f"{choice} asks for {count} checkpoints; averaging the {len(chosen)} there are")
     return sorted(chosen)
 
 
@@ -97,17 +97,11 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
     left_out = len(checkpoints) - len(validated)
     if left_out:
-        print(
-            f"note: checkpoints that were not validated cannot be the best: {left_out} of {len(checkpoints)}",
-            file=sys.stderr,
-        )
+        note(f"checkpoints that were not validated cannot be the best: {left_out} of {len(checkpoints)}")
     judged_by = judge([checkpoint.metrics for checkpoint in validated])
     if judged_by is not quality:
         with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
-        print(
-            f"note: {len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll",
-            file=sys.stderr,
-        )
+        note(f"{len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll")
     return sorted(validated, key=lambda checkpoint: judged_by(checkpoint.metrics), reverse=True)
 
 
@@ -149,7 +143,7 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
             if choice.isdecimal() or not checkpoints:
                 raise
-            print(f"note: {workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored", file=sys.stderr)
+            note(f"{workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored")
 
 
 def named_steps(steps: Sequence[int]) -> str:

@@ -4,7 +4,6 @@
 A run without them, such as one that was never trained here, is opened as it is.
 """
 
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from base.checked_json import read_json
 from base.errors import UserError
 from base.files import sha256
 from base.keys import flat
+from base.notes import note
 
 FLAG = "accept_changes"
 
@@ -41,7 +41,7 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
             continue
         if not (accept or _accepted()):
             raise UserError(f"{change}; restore the file, or give --{FLAG} if this is meant")
-        print(f"note: {change}; accepted", file=sys.stderr)
+        note(f"{change}; accepted")
 
 
 def _tokenizer_change(workdir: Path) -> str | None:

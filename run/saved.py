@@ -17,6 +17,7 @@ from flax.traverse_util import unflatten_dict
 from base.checked_json import check, read_json
 from base.errors import UserError
 from base.files import sha256, write_text
+from base.notes import note
 from run import checksums
 from run.parameters import named_shapes
 from run.quiet import quiet, reason
@@ -106,7 +107,7 @@ def unreadable(folder: Path) -> set[int]:
             about(checkpoint)
         except ValueError as error:
             if checkpoint.is_dir():  # else a training process has removed it meanwhile
-                print(f"note: {checkpoint} is damaged ({error}) and ignored", file=sys.stderr)
+                note(f"{checkpoint} is damaged ({error}) and ignored")
             damaged.add(step)
     return damaged
 

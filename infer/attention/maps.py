@@ -36,7 +36,10 @@ WIDTH = 16  # rows are padded to a multiple, so that another sentence seldom com
 
 
 class AttentionMap(NamedTuple):
-    """One kind of attention for a pair of sentences: the weights of each layer and head, and the tokens as text."""
+    """One kind of attention for a pair of sentences: the weights of each layer and head, and the tokens.
+
+    These are pieces of the vocabulary (`Tokenizer.pieces`): in subwords, `▁` marks the start of a word.
+    """
 
     queries: list[str]
     keys: list[str]

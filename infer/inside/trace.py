@@ -10,6 +10,7 @@ program, another set of outputs could change the rounding. So a trace has the bi
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from base.errors import UserError
+from base.errors import UserError, shown
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from infer.attention.maps import padded_row
@@ -36,7 +37,7 @@ Patch = Mapping[str, Mapping[int, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """The activations of one pair of sentences, and its tokens as text.
+    """The activations of one pair of sentences, and its tokens, which are pieces of the vocabulary (`▁dog`).
 
     `source` are the encoder's tokens, `inputs` the decoder's, and `predicted` those that it predicts from them. An
     activation's first axis is the position: that of a token of `source` in the encoder, and of one of `inputs` in the
@@ -56,6 +57,7 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
       UserError: the parameters are not finite, a sentence is longer than the model's learned positions, or `patch` has
         an unknown name, a position that is not in the sentence, or a value of another shape.
     """
+    _check_form(patch)
     tokenizer = run.tokenizer
     source_ids = [*tokenizer.encode(source), EOS]
     predicted_ids = [*tokenizer.target.encode(target), EOS]
@@ -66,6 +68,14 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
         activations = record(run.model_config, finite(run), source_tokens, input_tokens, patch or {})
     pieces = tokenizer.pieces
     return Trace(pieces(source_ids), pieces(input_ids), pieces(predicted_ids), activations)
+
+
+def _check_form(patch: Any) -> None:
+    """Raises a `UserError` unless this is a `Patch`, or None."""
+    values = patch.values() if isinstance(patch, Mapping) else [patch]
+    has_form = all(isinstance(new, Mapping) and all(isinstance(key, Integral) for key in new) for new in values)
+    if patch is not None and not has_form:
+        raise UserError(f"patch is {shown(patch)}; it must be {{name: {{position: value}}}}")
 
 
 def record(

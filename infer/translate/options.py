@@ -1,5 +1,6 @@
 """Decoding options and their limits, which every command and the Python API check here."""
 
+import numbers
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
     "groups": (1, 100),
     "diversity": (0, 100),
 }
+FRACTIONS = ("alpha", "temperature", "top_p", "diversity")  # the other options are whole numbers
 FULL_BATCH = 2_048  # source positions of a full batch, padding included; on a CPU several are searched at once
 PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
 STOPPINGS = ("exact", "full")  # see `model.search.beam`
@@ -30,6 +32,16 @@ def allowed(name: str, value: int | float | None) -> bool:
     """Returns whether an option may have this value; NaN is outside every range, None stands for the default."""
     low, high = LIMITS[name]
     return value is None or low <= value <= high
+
+
+def check(name: str, value: Any) -> None:
+    """Raises a `UserError` unless `value` is a number of the kind that this option takes, and allowed."""
+    kind: type = numbers.Real if name in FRACTIONS else numbers.Integral
+    if isinstance(value, bool) or not issubclass(type(value), kind):
+        what = "number" if name in FRACTIONS else "whole number"
+        raise UserError(f"{name} is {value!r}; it must be a {what} {limits(name)}")
+    if not allowed(name, value):
+        raise UserError(f"{name} is {value}; it must be {limits(name)}")
 
 
 def limits(name: str) -> str:
@@ -87,8 +99,7 @@ class Decoding:
         if self.sampling:
             limited |= self.sampling._asdict()
         for name, value in limited.items():
-            if not allowed(name, value):
-                raise UserError(f"{name} is {value}; it must be {limits(name)}")
+            check(name, value)
         if self.sampling is None and self.nbest > self.beam:
             raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
         if self.groups > 1 and (self.sampling or self.min_length or self.no_repeat or self.beam < 2 * self.groups):

@@ -8,7 +8,6 @@ On a CPU several batches are translated at once, each in a thread of its own.
 
 import dataclasses
 import functools
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from jax.sharding import Mesh
 
 from base.errors import UserError
 from base.ids import EOS, UNK
+from base.notes import note
 from data.length_batches import LengthBatch, length_batches
 from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run
@@ -183,10 +183,9 @@ class Translator:
             return pieces
         if must_be_whole:
             raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
-        print(
-            f"warning: line {line} has more than {self._max_input - 1} subwords; it is translated in"
-            f" {len(pieces)} pieces",
-            file=sys.stderr,
+        note(
+            f"line {line} has more than {self._max_input - 1} subwords; it is translated in {len(pieces)} pieces",
+            "warning",
         )
         return pieces
 
@@ -393,7 +392,7 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 def note_unknown(count: int, what: str = "text") -> None:
     """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
     if count:
-        print(f"note: {count:,} symbols of the {what} are not in the vocabulary and read as unknown", file=sys.stderr)
+        note(f"{count:,} symbols of the {what} are not in the vocabulary and read as unknown")
 
 
 def translate_one(model_run: Run, text: str) -> str:

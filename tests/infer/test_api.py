@@ -1,6 +1,8 @@
 """`from infer import load_run`: the documented example runs, and agrees with the commands."""
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import infer
 from base.errors import UserError
+from base.notes import note
 from infer.api import LoadedRun
 from infer.attention.maps import attention_maps
 from infer.scores import bleu
@@ -60,8 +63,92 @@ def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(
         with pytest.raises(KeyboardInterrupt):
             getattr(infer.load_run(workdir, "latest", batch_tokens=96), call)(SOURCES)
         assert translator.call_args.kwargs == {"batch_tokens": 96}
-    with pytest.raises(UserError, match="batch_tokens=0: at least 1, or None for the default"):
+    with pytest.raises(UserError, match="batch_tokens is 0; it must be a whole number, at least 1, or None"):
         infer.load_run(workdir, "latest", batch_tokens=0)
+
+
+# Wrong calls, and what is said of them. `model` is a loaded run of `workdir`.
+WRONG = {
+    "load_run(None)": "workdir is None; it must be the folder of a run, a string or a Path",
+    "load_run(5)": "workdir is 5; it must be the folder of a run, a string or a Path",
+    "load_run('nowhere')": "workdir=nowhere: no such folder",
+    "load_run(workdir, 1.5)": "checkpoint '1.5' is not a choice; write one of latest, STEP, ",
+    "load_run(workdir, 999)": "no checkpoint at step 999; there are 1, 2, 3, 4",
+    "load_run(workdir, batch_tokens='5')": "batch_tokens is '5'; it must be a whole number, at least 1, or None ",
+    "load_run(workdir, batch_tokens=1.5)": "batch_tokens is 1.5; it must be a whole number",
+    "load_run(workdir, beam=3)": "load_run() got an unexpected keyword argument 'beam'",
+    "model.translate(None)": "lines is None; it must be a string, or a list of strings",
+    "model.translate(b'abc')": "lines is b'abc'; it must be a string, or a list of strings",
+    "model.translate(['a', 2])": "lines[1] is 2; it must be a string",
+    "model.translate([['a']])": "lines[0] is ['a']; it must be a string",
+    "model.translate('a', beam='4')": "beam is '4'; it must be a whole number from 1 to 1000",
+    "model.translate('a', beam=2.0)": "beam is 2.0; it must be a whole number from 1 to 1000",
+    "model.translate('a', beam=True)": "beam is True; it must be a whole number from 1 to 1000",
+    "model.translate('a', beam=0)": "beam is 0; it must be from 1 to 1000",
+    "model.translate('a', alpha='1')": "alpha is '1'; it must be a number from 0 to 10",
+    "model.translate('a', extra_length=1.5)": "extra_length is 1.5; it must be a whole number from 0 to 10000",
+    "model.translate('a', stopping=5)": "decode.stopping is 5; it must be one of exact, full",
+    "model.translate('a', beem=4)": "LoadedRun.translate() got an unexpected keyword argument 'beem'",
+    "model.hypotheses('a', '2')": "nbest is '2'; it must be a whole number from 1 to 1000",
+    "model.hypotheses('a', None)": "nbest is None; it must be a whole number from 1 to 1000",
+    "model.score(None, 'a')": "sources is None; it must be a string, or a list of strings",
+    "model.score(['a'], [5])": "references[0] is 5; it must be a string",
+    "model.score('a', 'b', 5)": "language is 5; it must be a string",
+    "model.attention_maps(['a'])": "source is ['a']; it must be a string",
+    "model.attention_maps('a', 5)": "target is 5; it must be a string",
+    "model.trace(None)": "source is None; it must be a string",
+    "model.trace('a', 'b', [1])": "patch is [1]; it must be {name: {position: value}}",
+    "model.trace('a', 'b', {'encoder': None})": "patch is {'encoder': None}; it must be {name: {position: value}}",
+    "model.trace('a', 'b', {'encoder': {'x': 0}})": "patch is {'encoder': {'x': 0}}; it must be {name: {position",
+    "model.logit_lens(None)": "trace is None; it must be what `trace(source)` returns",
+}
+
+
+def test_a_wrong_call_is_told_in_words_of_python_and_nothing_else_is_printed(workdir: Path) -> None:
+    """In a process of its own: in the tests jaxtyping would refuse the types before our code sees them."""
+    program = (
+        "import json, sys\n"
+        "from infer import load_run\n"
+        "from base.errors import UserError\n"
+        "workdir, *calls = sys.argv[1:]\n"
+        "model = load_run(workdir)\n"
+        "told = []\n"
+        "for call in calls:\n"
+        "    try:\n"
+        "        told.append(f'nothing: {eval(call)}')\n"
+        "    except Exception as error:\n"
+        "        told.append(f'{type(error).__name__}: {error}')\n"
+        "print(json.dumps(told))\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(workdir), *WRONG], cwd=root, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for call, told in zip(WRONG, json.loads(done.stdout), strict=True):
+        kind = "TypeError" if "unexpected keyword" in told else "UserError"
+        assert told.startswith(f"{kind}: {WRONG[call]}"), f"{call}: {told}"
+
+
+def test_what_a_command_would_note_is_a_warning(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        note("line 1 is too long", "warning")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("infer.api.Translator", interrupted)
+    with pytest.warns(UserWarning, match="^average:9 asks for 9 checkpoints; averaging the 4 there are$"):
+        loaded = infer.load_run(workdir, "average:9")
+    for call in (loaded.translate, loaded.hypotheses):
+        with pytest.warns(UserWarning, match="^line 1 is too long$"), pytest.raises(KeyboardInterrupt):
+            call(SOURCES)
+    assert capsys.readouterr().err == ""
+    copy = shutil.copytree(workdir, tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"task": "masked_lm"}))
+    with pytest.raises(UserError, match=r"^workdir=\S*: this run's task is masked_lm; load_run is for translation$"):
+        infer.load_run(copy)
 
 
 def test_scores_have_every_reading_of_the_models_own_translations(model: LoadedRun) -> None:
