@@ -30,6 +30,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # In jax's error; the first is absent if a program was given an array that could not be made. This package does not
 # import jax.
 _EXHAUSTED = ("RESOURCE_EXHAUSTED", "Out of memory")
+_UNREACHED = ("Gloo", "NCCL", "heartbeat", "coordination service")  # likewise: one of the other processes is lost
 _NO_DEVICE = "Unable to initialize backend"  # likewise: the device is not there, or another process has it
 _LESS = (
     "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
@@ -182,8 +183,7 @@ def _exit_soon(status: int) -> None:
 
     At exit jax would wait five minutes for the others, which may be waiting for this one, and then abort it.
     """
-    jax = sys.modules.get("jax")  # this package does not import it
-    if status == 2 and jax is not None and jax.distributed.is_initialized():
+    if status == 2 and _are_several():
         ending = threading.Timer(_GRACE, os._exit, (status,))
         ending.daemon = True
         ending.start()
@@ -221,7 +221,7 @@ def _or_one_line(work: Callable[[], int]) -> int:
     except BrokenPipeError:
         return OUTPUT_CLOSED
     except RuntimeError as error:
-        said = _of_device(str(error))
+        said = _of_device(str(error)) or _of_others(str(error))
         if not said:
             raise
         print(f"error: {said}", file=sys.stderr)
@@ -248,6 +248,20 @@ def _of_device(message: str) -> str:
     if any(words in first_line for words in _EXHAUSTED):
         return f"there is not enough memory: {first_line}; {_LESS}"
     return first_line if first_line.startswith(_NO_DEVICE) else ""
+
+
+def _of_others(message: str) -> str:
+    """Returns that another process of this run has ended, if jax could not reach one; "" of any other error."""
+    first_line = one_line(message.partition("\n")[0])
+    if not (_are_several() and any(words in first_line for words in _UNREACHED)):
+        return ""
+    return f"another process of this run has ended, or cannot be reached: {first_line}"
+
+
+def _are_several() -> bool:
+    """Returns whether this is one of several processes that jax has connected."""
+    jax = sys.modules.get("jax")  # this package does not import it
+    return jax is not None and jax.distributed.is_initialized()
 
 
 def _version() -> str:

@@ -23,7 +23,7 @@ from run import distributed
 from run.checkpoint import load_params
 from run.connect import connect
 from tests import tiny
-from tests.train.test_train_cli import ENVIRONMENT, ROOT
+from tests.train.test_train_cli import ENVIRONMENT, ROOT, wait_for
 
 pytestmark = pytest.mark.slow
 # What the CPU's collectives print, several threads at a time, so that one line may lie within another.
@@ -288,6 +288,25 @@ def test_an_error_of_one_process_has_its_status_and_ends_the_others_soon(tmp_pat
     assert both[0].returncode == 2
     assert told.count("error: data.train") == 1
     assert both[1].returncode != 0
+
+
+def test_a_process_that_is_killed_ends_the_other_soon_and_in_one_line(tmp_path: Path) -> None:
+    """jax would wait 100 seconds for its heartbeat, and then abort the other."""
+    cfg = config(tmp_path)
+    cfg.steps = 1_000_000
+    tiny.config_file(tmp_path, cfg)
+    both = start(tmp_path, tmp_path / "run", 2, 1)
+    try:
+        wait_for(tmp_path / "run" / "metrics.jsonl", both[0])
+        both[1].kill()
+        _, told = both[0].communicate(timeout=40)
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    assert both[0].returncode == 2
+    assert "Traceback" not in told
+    assert told.count("error: another process of this run has ended, or cannot be reached: ") == 1
 
 
 def test_processes_of_an_open_mpi_that_jax_does_not_see_are_not_taken_for_single_ones(
