@@ -14,6 +14,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "notebooks/*.md", "notebooks/*.ipynb")
+STYLE = ROOT / "docs" / "site.css"
 LINK = re.compile(r"\]\(([^():#\s]+)")
 FIRST = "/__init__.py"
 API = "api.md"
@@ -21,11 +22,12 @@ API = "api.md"
 
 @event_priority(100)  # before the plugin that turns notebooks into pages
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Returns the files of the site in place of those of docs/."""
+    """Returns the files of the site in place of those of docs/, and those of the theme: styles, scripts, icons."""
     pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
     linked = sorted({path for page in pages for path in linked_files(page)} - set(pages))
-    ours = [_file(path, config) for path in (*pages, *linked)]
-    return Files([*ours, File.generated(config, API, content=api())])
+    ours = [_file(path, config) for path in (*pages, *linked, STYLE)]
+    of_theme = [file for file in files if file.src_dir != config.docs_dir]
+    return Files([*of_theme, *ours, File.generated(config, API, content=api())])
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

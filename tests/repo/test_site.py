@@ -1,4 +1,4 @@
-"""`make docs` builds the pages, the notebooks and the API without a warning, and what it builds loads nothing."""
+"""`make docs` builds the pages, the notebooks and the API without a warning; all that a page loads is in the site."""
 
 import ast
 import os
@@ -66,3 +66,19 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         found = [one for one in loads.findall(page.read_text(encoding="utf-8")) if 'rel="canonical"' not in one]
         assert found == [], page.relative_to(site)
+
+
+@pytest.mark.slow
+def test_the_styles_scripts_and_pictures_that_a_page_loads_are_in_the_site(site: Path) -> None:
+    tags = re.compile(r'<(?:script|img|link)\b[^>]*?\b(?:src|href)="([^"]*)"[^>]*>')
+    kinds = set()
+    for page in site.rglob("*.html"):
+        html = page.read_text(encoding="utf-8")
+        loads = [tag[1] for tag in tags.finditer(html) if not re.search('rel="(next|prev|canonical)"', tag[0])]
+        for path in loads:
+            if not path or path.startswith("data:"):
+                continue
+            file = site / path[1:] if path[0] == "/" else page.parent / path
+            assert file.is_file(), f"{page.relative_to(site)}: {path}"
+            kinds.add(file.name.split(".")[0] + file.suffix)
+    assert {"main.css", "bundle.js", "palette.css", "site.css", "attention.png", "favicon.png"} <= kinds
