@@ -76,9 +76,17 @@ def test_the_styles_scripts_and_pictures_that_a_page_loads_are_in_the_site(site:
         html = page.read_text(encoding="utf-8")
         loads = [tag[1] for tag in tags.finditer(html) if not re.search('rel="(next|prev|canonical)"', tag[0])]
         for path in loads:
-            if not path or path.startswith("data:"):
+            if path.startswith("data:"):
                 continue
+            assert path, f"{page.relative_to(site)}: an address that is empty"
             file = site / path[1:] if path[0] == "/" else page.parent / path
             assert file.is_file(), f"{page.relative_to(site)}: {path}"
             kinds.add(file.name.split(".")[0] + file.suffix)
     assert {"main.css", "bundle.js", "palette.css", "site.css", "attention.png", "favicon.png"} <= kinds
+
+
+@pytest.mark.slow
+def test_the_formulas_of_a_notebook_are_drawn(site: Path) -> None:
+    html = (site / "notebooks" / "1_attention_from_scratch" / "index.html").read_text(encoding="utf-8")
+    assert 'aria-label="-10^9"' in html and "$-10^9$" not in html
+    assert "MathJax" not in html
