@@ -1,4 +1,4 @@
-"""Evaluates a run: translates a split or a file, and prints every score with its signature.
+"""Evaluates a run: translates a split or a file, and prints scores with their signatures (--json: all of them).
 
 python -m infer --workdir=runs/quickstart --split=test [--checkpoint=average:5] [--json]
 python -m infer --workdir=runs/quickstart --corpus=grammar:deeper    # any corpus that a config could name

@@ -1,5 +1,6 @@
 """What `python -m infer` does once its flags have been checked: evaluates a run by its task, and saves the record."""
 
+from functools import partial
 from typing import Any
 
 from base.errors import UserError
@@ -98,4 +99,5 @@ def _evaluate_translations(options: Any) -> None:
         has_oracle_length=options.oracle_length,
         batch_tokens=options.batch_tokens or FULL_BATCH,
     )
-    report(options, model_run, record, hypotheses, translations.table)
+    table = partial(translations.table, lowercase=model_run.config.data.lowercase)
+    report(options, model_run, record, hypotheses, table)

@@ -116,8 +116,15 @@ def evaluate(
     return record, hypotheses
 
 
-def table(record: dict[str, Any]) -> str:
-    """Returns the record as text: the data and the search, then every score."""
+def table(record: dict[str, Any], *, lowercase: bool = False) -> str:
+    """Returns the record as text: the data and the search, then three scores and those that only some records have.
+
+    The other variants say much the same. BLEU is the lower-cased one if the run writes `lowercase` letters alone.
+    """
+    names = ["sacrebleu_lc" if lowercase else "sacrebleu", "chrf", *bleu.AS_IS, bleu.ORACLE]
+    printed = bleu.as_text({name: record[name] for name in (*names, "signatures") if name in record})
+    signatures = record["signatures"]
+    perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {signatures['perplexity']}"
+    all_of_them = f"all {len(signatures)} scores: --json, or the record that the run keeps"
     speed = f"{record['seconds']:.1f} seconds, {record['tokens_per_second']:,.0f} subwords per second"
-    perplexity_line = f"{'perplexity':<12} {record['perplexity']:6.3f}   {record['signatures']['perplexity']}"
-    return "\n".join((headline(record), "", bleu.as_text(record), perplexity_line, "", speed))
+    return "\n".join((headline(record), "", printed, perplexity_line, all_of_them, "", speed))

@@ -129,11 +129,15 @@ def test_files_are_scored_as_the_split_of_the_same_lines_is(workdir: Path, run: 
     assert len(hypotheses) == from_files["sentences"] == 4 and from_files["language"] == "de"
 
 
-def test_the_table_shows_every_score_with_its_signature(workdir: Path, run: Run):
+def test_the_table_shows_three_scores_and_what_was_asked_for_with_signatures(workdir: Path, run: Run):
     record, _ = translations.evaluate(run, open_split(run, "test"), GREEDY, has_oracle_length=True)
-    text = translations.table(record)
-    for name in (*bleu.METRICS, "oracle_match", "perplexity"):
-        assert any(line.startswith(name) and record["signatures"][name] in line for line in text.splitlines())
+    of_bleu = {False: "sacrebleu", True: "sacrebleu_lc"}
+    for lowercase, name in of_bleu.items():
+        lines = translations.table(record, lowercase=lowercase).splitlines()[2:]
+        for line, expected in zip(lines, (name, "chrf", "oracle_match", "perplexity"), strict=False):
+            shown, _, signature = line.split(maxsplit=2)
+            assert (shown, signature) == (expected, record["signatures"][expected])
+        assert lines[4:6] == ["all 12 scores: --json, or the record that the run keeps", ""]
 
 
 @pytest.mark.slow
