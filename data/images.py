@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
 from base.errors import UserError
+from base.extras import pip_install
 from base.files import expanded, open_regular
 from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
 from data.plans import PlannedBatch, row_by_row
@@ -89,7 +90,7 @@ def _imported(spec: str, module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UserError(f"images {spec!r} need the package {package}: pip install -e '.[vision]'") from error
+        raise UserError(f"images {spec!r} need the package {package}: {pip_install('vision')}") from error
 
 
 def _digits(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ import sentencepiece
 
 from base.checked_json import check
 from base.errors import UserError
+from base.extras import pip_install
 from base.files import read_bytes
 from base.ids import BOS, PAD, UNK
 from data.symbols import SPECIALS, Listed, Symbols
@@ -241,7 +242,7 @@ class _Inner(Listed):
         try:
             from tokenizers import Tokenizer as Inner
         except ModuleNotFoundError as error:
-            raise UserError(f"{name}: it needs the package tokenizers: pip install -e '.[convert]'") from error
+            raise UserError(f"{name}: it needs the package tokenizers: {pip_install('convert')}") from error
         try:
             self._inner = Inner.from_str(json.dumps(fields["tokenizer"]))
             # How texts were last cut and filled up is saved with a tokenizer; transformers turns it off in each call.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from base.errors import UserError
+from base.extras import pip_install
 from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from data.lines import file_digest
 
@@ -99,7 +100,7 @@ def _import_tfds(spec: str) -> Any:
     try:
         return importlib.import_module("tensorflow_datasets")
     except ImportError as error:
-        raise UserError(f"corpus {spec!r} needs tensorflow-datasets: pip install -e '.[prep]'") from error
+        raise UserError(f"corpus {spec!r} needs tensorflow-datasets: {pip_install('prep')}") from error
 
 
 def _prepared(spec: str, name: str) -> Any:
@@ -112,7 +113,7 @@ def _prepared(spec: str, name: str) -> Any:
     except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
         raise UserError(
             f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it"
-            " (first: pip install -e '.[prep]')"
+            f" (first: {pip_install('prep')})"
         ) from error
 
 
@@ -142,7 +143,7 @@ def download(spec: str) -> None:
 def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     if isinstance(error, ImportError) or importlib.util.find_spec("tensorflow") is None:
-        message = f"corpus {spec!r} cannot be prepared with what is installed: pip install -e '.[prep]' ({reason})"
+        message = f"corpus {spec!r} cannot be prepared with what is installed: {pip_install('prep')} ({reason})"
     else:
         message = f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason})"
     raise UserError(message) from error

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
+from base.extras import pip_install
 from base.table import Table
 from base.two_stages import SEEDS
 from configs.ablations import WHY
@@ -29,7 +30,7 @@ FRESH = SEEDS[0]  # a config's own seed is that of stage 1, which stage 2 does n
 def commands() -> Table:
     """Returns every row of the tables and of the studies with its command; it has run once evaluated."""
     notes = [
-        "first, for the paper's size: python -m data.prepare --config=CONFIG (needs pip install -e '.[prep]')",
+        f"first, for the paper's size: python -m data.prepare --config=CONFIG (needs {pip_install('prep')})",
         "each point of a sweep is a run of its own and evaluated like one",
     ]
     head = ("table", "row", "command")

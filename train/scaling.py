@@ -2,9 +2,9 @@
 
     python -m train.scaling          # compiles what results/aot lacks (minutes each), then rewrites the tables
 
-TPUs need `pip install -e '.[tpu]'`, GPUs '.[aot-gpu]'. With a scan over layers, one layer is compiled instead of six. A
-record in results/aot is the command's own report, with its arguments, config and compiler versions. It is made again if
-its arguments change or the file is deleted. The tables are made from the records alone.
+TPUs need the extra `tpu`, GPUs `aot-gpu`. With a scan over layers, one layer is compiled instead of six. A record in
+results/aot is the command's own report, with its arguments, config and compiler versions. It is made again if its
+arguments change or the file is deleted. The tables are made from the records alone.
 """
 
 import sys

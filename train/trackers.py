@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from base.checked_json import read_json
 from base.errors import UserError
+from base.extras import pip_install
 from base.files import write_json
 from base.keys import flat
 
@@ -98,7 +99,7 @@ class MLflow:
 def check_installed(name: str | None) -> None:
     """Raises a `UserError` that names the extra if the tracker's package is not installed."""
     if name is not None and importlib.util.find_spec(name) is None:
-        raise UserError(f"--tracker={name}: the package {name} is not installed; pip install -e '.[{name}]'")
+        raise UserError(f"--tracker={name}: the package {name} is not installed; {pip_install(name)}")
 
 
 @contextmanager

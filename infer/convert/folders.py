@@ -14,6 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from base.errors import UserError
+from base.extras import pip_install
 from base.files import folder, write_json
 from data.tokenizer import Tokenizer
 from run.checkpoint import Checkpoints
@@ -90,7 +91,7 @@ def needed(flag: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UserError(f"{flag} needs the package {error.name}: pip install -e '.[convert]'") from error
+        raise UserError(f"{flag} needs the package {error.name}: {pip_install('convert')}") from error
 
 
 def make_run(workdir: str | Path, imported: Imported) -> None:

@@ -17,6 +17,7 @@ from jax._src.lib import _jax  # type: ignore[attr-defined]
 from jax.experimental import topologies
 
 from base.errors import UserError
+from base.extras import pip_install
 
 PLUGIN = "jax_cuda13_plugin"
 CUDNN = (9, 19, 0)  # the release that the compiler is told of
@@ -78,7 +79,7 @@ def open_gpus(topology: str) -> list[Any]:
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= A_NODE):
         raise UserError(f"--topology={topology}: a node has 1 to {A_NODE} GPUs; it must be like {name}:8")
     if importlib.util.find_spec(PLUGIN) is None:
-        raise UserError("the GPU compiler is not installed; pip install -e '.[aot-gpu]'")
+        raise UserError(f"the GPU compiler is not installed; {pip_install('aot-gpu')}")
     layout = f"1x1x{int(count)}"  # slices, hosts, GPUs of a host
     described = describe(TARGETS[name])
     return topologies.get_topology_desc(layout, "cuda", topology=layout, target_config=described).devices

@@ -22,6 +22,7 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from base.errors import UserError, one_line
+from base.extras import pip_install
 from base.memory import most_allowed
 from base.tokens import Tokens
 from data.batching import Batch
@@ -81,7 +82,7 @@ def open_topology(name: str, slices: int) -> tuple[Chip | None, list[Any]]:
             f" one of {', '.join(TARGETS)}, a colon and a number, like h100:8"
         )
     if importlib.util.find_spec("libtpu") is None:
-        raise UserError("the TPU compiler is not installed; pip install -e '.[tpu]'")
+        raise UserError(f"the TPU compiler is not installed; {pip_install('tpu')}")
     options: dict[str, Any] = {"num_slices": slices} if slices > 1 else {}
     if set(layout.split("x")) == {"1"}:
         options["chips_per_host_bounds"] = (1, 1, 1)
