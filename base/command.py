@@ -356,7 +356,7 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
-        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; it must be like {known[wrong[1]]!r}")
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; write, for example, {known[wrong[1]]!r}")
     missing = re.match(r"flag --(\w+)=None: Flag --\1 must have a value", reason)
     if missing:
         value = {"workdir": "DIR"}.get(missing[1], "...")

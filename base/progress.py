@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from base.notes import is_library
+from base.numbers import counted
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
@@ -90,7 +91,7 @@ def _new_display(transient: bool) -> Any:
     class Count(rich.ProgressColumn):
         def render(self, task: rich.Task) -> str:
             if task.total is None:
-                return f"{task.completed:,.0f} {task.fields['unit']}"
+                return counted(int(task.completed), task.fields["unit"])
             total = f"{task.total:,.0f}"
             return f"{task.completed:>{len(total)},.0f}/{total}"
 
@@ -132,7 +133,7 @@ class Progress:
     ) -> None:
         self._bar.stop()
         if self._enabled and self._is_summarised and error is None:
-            self._line(self._summary or f"{self._done:,} {self._unit}")
+            self._line(self._summary or counted(self._done, self._unit))
 
     def update(self, done: int) -> None:
         """Sets the total number of items done."""
@@ -143,8 +144,10 @@ class Progress:
             self._bar.update(done)
             self._shown = now
         elif self._enabled and not self._bar.is_shown and elapsed > _SECONDS_BETWEEN_LINES:
-            of_total = "" if self._total is None else f"of {self._total:,} "
-            self._line(f"{done:,} {of_total}{self._unit} so far")
+            if self._total is None:
+                self._line(f"{counted(done, self._unit)} so far")
+            else:
+                self._line(f"{done:,} of {counted(self._total, self._unit)} so far")
             self._shown = now
 
     def finish(self, summary: str) -> None:

@@ -24,6 +24,7 @@ from jaxtyping import Int32
 from base.errors import UserError
 from base.files import expanded, sha256, write_json
 from base.ids import EOS, UNK
+from base.numbers import counted
 from base.progress import Progress
 from data.corpus import Corpus
 from data.imported import encode_records
@@ -147,14 +148,14 @@ def _write_ids(
             unknown += sum(ids.count(UNK) for record in records for ids in record)
             counts["read"] += len(records)
             progress.update(counts["read"])
-        known = f", {unknown:,} symbols unknown" if unknown else ""
+        known = f", {counted(unknown, 'symbols')} unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
 
 
 def named(corpus: Corpus, count: int | None) -> str:
     """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
-    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({count:,} records)"
+    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({counted(count, 'records')})"
 
 
 def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:

@@ -24,6 +24,7 @@ from jaxtyping import Float32, Int32, Int64
 from base.errors import UserError
 from base.extras import pip_install
 from base.files import expanded, open_regular
+from base.numbers import counted
 from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
 from data.plans import PlannedBatch, row_by_row
 
@@ -69,8 +70,8 @@ def open_images(spec: str, size: tuple[int, int], classes: int) -> Images:
     images_nyx, labels_n = _SCHEMES[scheme](spec, rest)
     if len(images_nyx) != len(labels_n) or not len(labels_n):
         raise UserError(
-            f"images {spec!r}: {len(images_nyx)} images and {len(labels_n)} labels; both numbers must be the same, and"
-            " at least one"
+            f"images {spec!r}: {counted(len(images_nyx), 'images')} and {counted(len(labels_n), 'labels')}; both"
+            " numbers must be the same, and at least one"
         )
     if images_nyx.shape[1:] != size:
         height, width = images_nyx.shape[1:]

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from base.errors import UserError
-from base.numbers import whole
+from base.numbers import counted, whole
 from data import scan
 from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from data.lines import count_lines, file_digest, read_lines
@@ -84,7 +84,8 @@ def _text(spec: str, rest: str) -> Corpus:
                 source_count = number - 1 if left is None else number + _count_left(sources)
                 target_count = number - 1 if right is None else number + _count_left(targets)
                 raise UserError(
-                    f"unequal line counts: {source_path} has {source_count} lines, {target_path} has {target_count};"
+                    f"unequal line counts: {source_path} has {counted(source_count, 'lines')}, {target_path} has"
+                    f" {target_count:,};"
                     " line i of one must translate line i of the other"
                 )
             yield left, right

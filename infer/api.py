@@ -8,6 +8,7 @@ import jax
 
 from base.errors import UserError, shown
 from base.notes import as_library
+from base.numbers import counted
 from data.corpus import target_language
 from infer.attention.maps import AttentionMap, attention_maps
 from infer.evaluate.translations import score
@@ -136,7 +137,8 @@ class LoadedRun:
         if language is not None:
             _check_text("language", language)
         if len(sources) != len(references) or not sources:
-            raise UserError(f"{len(sources)} sources and {len(references)} references: give one for each, at least one")
+            counts = f"{counted(len(sources), 'sources')} and {counted(len(references), 'references')}"
+            raise UserError(f"{counts}: give one for each, at least one")
         check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
         return score([self.run], sources, self.translate(sources), references, target)

@@ -13,6 +13,7 @@ from absl import flags
 
 from base.command import run
 from base.errors import UserError
+from base.numbers import counted
 from infer.scores.brackets import COLLINS, read_parameters, report, rows, score_lines, summaries
 from infer.scores.pairs import read_pair
 
@@ -28,8 +29,9 @@ def main(argv: list[str]) -> None:
     if sum(messages) > parameters.max_error + 1:  # EVALB stops at the next message
         first = next(line for line, count in enumerate(messages, 1) if count)
         raise UserError(
-            f"{options.parsed}: {sum(messages)} errors, the first on line {first}: its words are not those of "
-            f"{options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its MAX_ERROR"
+            f"{options.parsed}: {counted(sum(messages), 'errors')}, the first on line {first}: its words are not those "
+            f"of {options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its "
+            "MAX_ERROR"
         )
     if options.json:
         print(json.dumps({**blocks, "signature": parameters.signature()}, indent=2))

@@ -308,7 +308,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{README}: there is no such file here; run it in the project's folder, whose pages it writes")
     if options.workdir:
         if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
-            raise UserError(f"--name={options.name}: it must be like base or table3-small/A1-seed0, without .json")
+            raise UserError(f"--name={options.name}: write, for example, base or table3-small/A1-seed0, without .json")
         first, *others = folders("workdir", options.workdir)
         for name, path in runs_of(folder("workdir", first), options.name).items():
             try:

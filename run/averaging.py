@@ -11,7 +11,7 @@ import numpy as np
 
 from base.errors import UserError
 from base.notes import note
-from base.numbers import whole
+from base.numbers import counted, whole
 from base.progress import Progress
 from run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
 from run.choices import CHOICES, EMA, averaged
@@ -87,7 +87,7 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     else:  # times are not used, so a clock that was set back drops no checkpoint
         chosen = steps[-count:]
     if len(chosen) < count:
-        note(f"{choice} asks for {count} checkpoints; averaging the {len(chosen)} there are")
+        note(f"{choice} asks for {count}; the run has {counted(len(chosen), 'checkpoints')}")
     return sorted(chosen)
 
 
@@ -97,7 +97,7 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
     left_out = len(checkpoints) - len(validated)
     if left_out:
-        note(f"checkpoints that were not validated cannot be the best: {left_out} of {len(checkpoints)}")
+        note(f"checkpoints that were not validated cannot be the best: {left_out:,} of {len(checkpoints):,}")
     judged_by = judge([checkpoint.metrics for checkpoint in validated])
     if judged_by is not quality:
         with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]

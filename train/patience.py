@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from base.numbers import counted
 from data.pipeline import State
 
 
@@ -56,7 +57,8 @@ class Patience:
         self.best = min(self.best, nll)
 
     def __str__(self) -> str:
-        return f"{self.waited} validations in a row have not lowered the best nll, {self.best:.4f} (eval.patience)"
+        since = counted(self.waited, "validations")
+        return f"no lower nll than {self.best:.4f} in the last {since} (eval.patience)"
 
     @property
     def ended(self) -> bool:

@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from base.memory import largest_resident
+from base.numbers import counted
 from run.folder import device
 from run.parameters import count_parameters
 from train import amx
@@ -52,10 +53,10 @@ def _counted(manifest: Mapping[str, Any]) -> str:
     pairs = manifest["pairs"]
     tokens = manifest["tokens"]
     if not tokens:
-        return f"{pairs['read']:,} images"
+        return counted(pairs["read"], "images")
     unit = "pairs" if "source" in tokens else "texts"
     sides = " and ".join(f"{count:,} {side}" for side, count in tokens.items())
-    return f"{pairs['kept']:,} of {pairs['read']:,} {unit}, {sides} tokens"
+    return f"{pairs['kept']:,} of {counted(pairs['read'], unit)}, {sides} tokens"
 
 
 def compiled_memory(compiled: Any) -> str:

@@ -33,7 +33,7 @@ def _check(root: Path) -> None:
         if spec and not where and room in sys.modules:
             where = next(iter(spec.submodule_search_locations or ()), None)
         if where and Path(where).resolve().parent != root / room:
-            raise ImportError(f"vaswani needs the name {room!r}, which here is {where}: rename that")
+            raise ImportError(f"vaswani needs the name {room!r}, but {where} has it already: rename that one")
 
 
 ROOT = _find()

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from base.numbers import from_nll
+from base.numbers import counted, from_nll
 from base.progress import Progress
 from data.pipeline import OnePass
 from infer.evaluate.record import provenance
@@ -101,7 +101,7 @@ def table(record: dict[str, Any]) -> str:
     steps = named_steps(record["checkpoints"])
     article = "an" if unit == "image" else "a"
     lines = [
-        f"{record['data']}: {record[f'{unit}s']:,} {unit}s, {steps}",
+        f"{record['data']}: {counted(record[f'{unit}s'], f'{unit}s')}, {steps}",
         "",
         f"{'nll':<16} {record['nll']:8.4f}   nats {article} {unit}",
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from base.errors import UserError
+from base.numbers import counted
 from base.progress import Progress
 from data.sources import open_corpus
 from infer.runs import Run, as_one, corpus_named, key_named
@@ -102,4 +103,5 @@ def headline(record: dict[str, Any]) -> str:
         search += f", length penalty {record['length_penalty']}"
     if record["stopping"] != "exact":
         search += f", stopping {record['stopping']}"
-    return f"{record['data']}: {record['sentences']:,} sentences, {search}, {named_steps(record['checkpoints'])}"
+    sentences = counted(record["sentences"], "sentences")
+    return f"{record['data']}: {sentences}, {search}, {named_steps(record['checkpoints'])}"

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from base.errors import UserError
+from base.numbers import counted
 from data.lines import read_lines
 
 
@@ -25,8 +26,8 @@ def check_equal(left: str | Path, left_lines: list[str], right: str | Path, righ
     """Raises a `UserError` unless two files, of which these are the lines, have as many."""
     if len(left_lines) != len(right_lines):
         raise UserError(
-            f"unequal line counts: {left} has {len(left_lines)} lines, {right} has {len(right_lines)}; line i of one "
-            "must correspond to line i of the other"
+            f"unequal line counts: {left} has {counted(len(left_lines), 'lines')}, {right} has {len(right_lines):,}; "
+            "line i of one must correspond to line i of the other"
         )
 
 

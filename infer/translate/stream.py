@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from base.errors import UserError
+from base.numbers import counted
 from base.progress import Progress
 from data.lines import LONGEST_LINE
 from infer.translate.consensus import consensus
@@ -148,7 +149,7 @@ def translate_stream(
             done += len(lines)
             progress.update(done)
         without = f", {empty:,} of them text without a translation" if empty else ""
-        progress.finish(f"{done:,} lines{without}")
+        progress.finish(f"{counted(done, 'lines')}{without}")
     note_unknown(unknown)
 
 
@@ -222,8 +223,8 @@ def translate_columns(
             yield "".join("\t".join(row) + "\n" for row in rows).encode()
             done += len(lines)
             progress.update(done)
-        without = f", {empty:,} cells without a translation" if empty else ""
-        progress.finish(f"{done:,} lines{without}")
+        without = f", {counted(empty, 'cells')} without a translation" if empty else ""
+        progress.finish(f"{counted(done, 'lines')}{without}")
     note_unknown(unknown)
 
 
@@ -231,7 +232,7 @@ def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:
     """Raises a `UserError` unless each line has column `last`."""
     for line, row in enumerate(rows, first_line):
         if len(row) < last:
-            raise UserError(f"standard input, line {line}: {len(row)} columns; --columns names {last}")
+            raise UserError(f"standard input, line {line}: {counted(len(row), 'columns')}; --columns names {last}")
 
 
 def why_empty(translation: Translation) -> str:

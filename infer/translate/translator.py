@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from base.errors import UserError
 from base.ids import EOS, UNK
 from base.notes import note
+from base.numbers import counted
 from data.length_batches import LengthBatch, length_batches
 from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run
@@ -392,7 +393,8 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 def note_unknown(count: int, what: str = "text") -> None:
     """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
     if count:
-        note(f"{count:,} symbols of the {what} are not in the vocabulary and read as unknown")
+        symbols = counted(count, f"symbols of the {what}")
+        note(f"not in the vocabulary, and so read as unknown: {symbols}")
 
 
 def translate_one(model_run: Run, text: str) -> str:

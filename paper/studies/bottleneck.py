@@ -128,6 +128,6 @@ def plot(records: Records, path: Path) -> None:
             first_words = [band["words"][0] for band in row.scored[0].scores["by_length"]]
             bleu_sf = np.stack([bleu(row, first) for first in first_words], axis=1)
             curve(axes, np.array(first_words) + 2, bleu_sf, place, kind, marker="o")
-        axes.set(xlabel="words of the source, five together", ylabel="sacreBLEU")
+        axes.set(xlabel="words of the source, in bands of five", ylabel="sacreBLEU")
         if axes.get_legend_handles_labels()[0]:
             figure.legend(loc="outside lower center", ncols=4, fontsize=7)

@@ -1,8 +1,8 @@
-"""base/numbers.py: a perplexity is exp of a loss, and no loss is too large for it."""
+"""base/numbers.py: a perplexity is exp of a loss, and no loss is too large for it; one line is no "1 lines"."""
 
 import math
 
-from base.numbers import from_nll
+from base.numbers import counted, from_nll
 
 
 def test_a_perplexity_is_infinite_where_it_is_larger_than_a_float() -> None:
@@ -11,3 +11,10 @@ def test_a_perplexity_is_infinite_where_it_is_larger_than_a_float() -> None:
     assert math.isfinite(from_nll(699.9))
     assert from_nll(710.0) == math.inf  # where math.exp raises an error
     assert from_nll(math.inf) == math.inf
+
+
+def test_a_unit_is_singular_after_one_alone() -> None:
+    units = ("lines", "batches", "bytes", "cases", "sentences", "symbols of the references")
+    one = ["1 line", "1 batch", "1 byte", "1 case", "1 sentence", "1 symbol of the references"]
+    assert [counted(1, unit) for unit in units] == one
+    assert (counted(0, "lines"), counted(1000, "lines")) == ("0 lines", "1,000 lines")

@@ -119,3 +119,13 @@ def test_training_prints_its_records_above_the_bar(terminal: Terminal, tmp_path:
     assert "step 4/12 train: loss 2.0000  nll 2.0000  perplexity 7.39  lr 1.00e-01" in terminal.text()
     assert "step 4/12 valid: loss 1.0000  nll 1.0000  perplexity 2.72" in terminal.text()
     assert " 3/12 " in terminal.text()
+
+
+def test_a_log_has_no_plural_of_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("base.progress._SECONDS_BETWEEN_LINES", -1.0)
+    for total in (None, 1, 2):
+        with Progress("translating", "lines", total=total) as progress:
+            progress.update(1)
+    lines = [line.rpartition(",")[0] for line in capsys.readouterr().err.splitlines()]
+    expected = ["1 line so far", "1 line", "1 of 1 line so far", "1 line", "1 of 2 lines so far", "1 line"]
+    assert lines == [f"translating: {text}" for text in expected]

@@ -406,7 +406,7 @@ def test_a_cache_may_be_in_the_users_home(spec, tokenizer, tmp_path, monkeypatch
     ("argument", "line"),
     [
         ("vocab_sise=320", "--config.data.vocab_sise: there is no such key; did you mean data.vocab_size?"),
-        ("vocab_size=many", "--config.data.vocab_size=many: wrong type; it must be like 37000"),
+        ("vocab_size=many", "--config.data.vocab_size=many: wrong type; write, for example, 37000"),
     ],
 )
 def test_a_mistyped_key_or_value_is_told_as_by_training(spec, tmp_path, argument: str, line: str) -> None:

@@ -66,7 +66,8 @@ def test_the_fingerprint_follows_the_text_and_not_its_place(tmp_path: Path) -> N
 @pytest.mark.parametrize(("left", "right"), [(3, 2), (2, 3), (4, 1), (0, 2), (1, 4)])
 def test_unequal_line_counts(tmp_path: Path, left: int, right: int) -> None:
     message = error(text(tmp_path, "a\n" * left, "x\n" * right))
-    assert f"c.en has {left} lines" in message and f"c.de has {right}" in message
+    lines = "line" if left == 1 else "lines"
+    assert f"c.en has {left} {lines}," in message and f"c.de has {right}" in message
 
 
 def test_faulty_files_are_named(tmp_path: Path) -> None:

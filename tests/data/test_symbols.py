@@ -246,7 +246,7 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
     sentences = Sentences("x", "x", "de", ["thedog", "th🐕"], ["t@@ h@@ e", "t@@ h"])
     decoding = Decoding(beam=2, alpha=0.0, extra_length=3)
     record, hypotheses = evaluate(run, sentences, decoding)
-    assert "note: 1 symbols of the text are not in the vocabulary" in capsys.readouterr().err
+    assert "note: not in the vocabulary, and so read as unknown: 1 symbol of the text" in capsys.readouterr().err
     assert record["signatures"]["perplexity"].startswith("unit:word|")
     assert record["signatures"]["bleu_as_is"].startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:none")
     assert not any("@@ " in text for text in hypotheses)
@@ -260,7 +260,7 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
         translator, run.params, [b"thedog\n", b"th\xf0\x9f\x90\x95\n"], chunk=1, nbest=1, scores=False
     )
     assert b"".join(out).decode().splitlines() == hypotheses
-    assert capsys.readouterr().err.count("note: 1 symbols of the text are not in the vocabulary") == 1
+    assert capsys.readouterr().err.count("and so read as unknown: 1 symbol of the text\n") == 1
     forced = translator.translate(run.params, ["thedog"], required=[Required(prefix="t@@ h")])[0].hypotheses[0]
     assert run.tokenizer.pieces(forced.tokens[:1]) == ["t@@"]
 

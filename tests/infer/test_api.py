@@ -168,7 +168,7 @@ def test_a_string_is_one_line_and_not_its_letters(model: LoadedRun) -> None:
     reference = REFERENCES[0]
     assert model.translate(source) == model.translate([source])[0]
     assert model.score(source, reference) == model.score([source], [reference])
-    with pytest.raises(UserError, match="1 sources and 4 references"):
+    with pytest.raises(UserError, match="1 source and 4 references"):
         model.score(source, REFERENCES)
 
 

@@ -204,9 +204,9 @@ def test_columns_are_translated_and_the_others_kept(capsys: pytest.CaptureFixtur
     translator.tokenizer = SimpleNamespace(unknown=len)
     found = b"".join(translate_columns(translator, {}, io.BytesIO(table), [3, 2], 1, interactive=True))
     assert found == b"id\tA\tB\n2\tC\tD\n"
-    note = "note: 4 symbols of the text are not in the vocabulary and read as unknown\n"
+    note = "note: not in the vocabulary, and so read as unknown: 4 symbols of the text\n"
     assert capsys.readouterr().err == note, "where lines are typed there is no bar"
-    with pytest.raises(UserError, match="standard input, line 2: 1 columns; --columns names 2"):
+    with pytest.raises(UserError, match="standard input, line 2: 1 column; --columns names 2"):
         list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
 
 

@@ -433,8 +433,8 @@ def test_symbols_of_the_references_that_the_vocabulary_lacks_are_counted(
     monkeypatch.setattr(run.tokenizer, "unknown", len)
     translations.evaluate(run, Sentences("test", "x", "de", ["The dog."], ["Der Hund."]), GREEDY)
     printed = capsys.readouterr().err
-    assert "note: 1 symbols of the text are not in the vocabulary and read as unknown\n" in printed
-    assert "note: 1 symbols of the references are not in the vocabulary and read as unknown\n" in printed
+    assert "note: not in the vocabulary, and so read as unknown: 1 symbol of the text\n" in printed
+    assert "note: not in the vocabulary, and so read as unknown: 1 symbol of the references\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_the_first_line_names_a_search_that_is_not_the_papers(more: dict[str, st
     sentences = Sentences("test", "tsv:x.tsv", "de", ["a"], ["b"])
     search = about(sentences, dataclasses.replace(GREEDY, **more))
     record = {"data": sentences.data, "checkpoints": [7], **search}
-    assert headline(record) == f"tsv:x.tsv: 1 sentences, beam 1, alpha 0.6{shown}, step 7"
+    assert headline(record) == f"tsv:x.tsv: 1 sentence, beam 1, alpha 0.6{shown}, step 7"
 
 
 @pytest.mark.parametrize(("name", "language"), [("ref.txt", "zh"), ("ref.fr", "fr")])

@@ -247,7 +247,7 @@ def test_the_signature_says_how_many_symbols_are_unknown(tmp_path: Path, capsys:
     capsys.readouterr()
     signatures = evaluation.evaluate(run, "valid")["signatures"]
     assert signatures["perplexity_byte"] == "unit:byte|vocabulary:5|smoothing:none|unknown:120"
-    assert "note: 120 symbols of the text are not in the vocabulary" in capsys.readouterr().err
+    assert "note: not in the vocabulary, and so read as unknown: 120 symbols of the text" in capsys.readouterr().err
 
 
 def test_perplexity_a_byte_is_of_the_bytes_that_are_predicted(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_baseline_of_another_length_is_named(files: tuple[Path, Path], tmp_pat
     short.write_text("Der Hund schläft.\n", encoding="utf-8")
     done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={short}")
     assert done.returncode != 0 and done.stdout == "" and done.stderr.count("\n") == 1
-    assert f"{short} has 1 lines" in done.stderr
+    assert f"{short} has 1 line," in done.stderr
 
 
 def test_the_table_has_a_line_for_every_reading(files: tuple[Path, Path], tmp_path: Path):
@@ -108,7 +108,7 @@ def test_unequal_empty_and_missing_files_are_named(files: tuple[Path, Path], tmp
     short, empty = tmp_path / "short.de", tmp_path / "empty.de"
     short.write_text("eins\n")
     empty.write_text("")
-    with pytest.raises(UserError, match=r"short\.de has 1 lines, .*test\.de\.gz has 2"):
+    with pytest.raises(UserError, match=r"short\.de has 1 line, .*test\.de\.gz has 2"):
         read_pair(short, files[1])
     with pytest.raises(UserError, match=r"empty\.de and .*empty\.de are empty"):
         read_pair(empty, empty)

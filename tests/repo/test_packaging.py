@@ -39,7 +39,8 @@ def test_a_name_that_is_taken_is_an_error_and_a_folder_of_files_is_not(tmp_path:
     assert run(sys.executable, "-c", code, cwd=tmp_path).stderr == ""
     (tmp_path / "model.py").touch()
     error = run(sys.executable, "-c", code, cwd=tmp_path).stderr.splitlines()[-1]
-    assert error == f"ImportError: vaswani needs the name 'model', which here is {tmp_path}/model.py: rename that"
+    taken = f"vaswani needs the name 'model', but {tmp_path}/model.py has it already: rename that one"
+    assert error == f"ImportError: {taken}"
 
 
 @pytest.mark.slow
@@ -109,4 +110,4 @@ def test_a_folder_that_is_imported_already_has_the_name(tmp_path: Path) -> None:
     (tmp_path / "data" / "mine.py").touch()
     code = f"import sys, data.mine; sys.path += [{str(ROOT)!r}]; import vaswani"
     error = run(sys.executable, "-c", code, cwd=tmp_path).stderr.splitlines()[-1:]
-    assert error == [f"ImportError: vaswani needs the name 'data', which here is {tmp_path}/data: rename that"]
+    assert error == [f"ImportError: vaswani needs the name 'data', but {tmp_path}/data has it already: rename that one"]

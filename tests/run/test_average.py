@@ -87,7 +87,7 @@ def test_a_nan_is_never_the_best():
 
 def test_too_few_to_average_is_a_note(capsys: pytest.CaptureFixture[str]):
     assert choose("average:5", run({}, {})) == [10, 20]
-    assert "averaging the 2 there are" in capsys.readouterr().err
+    assert "the run has 2 checkpoints" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

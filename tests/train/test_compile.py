@@ -114,7 +114,7 @@ def test_a_small_model_fits_and_its_gradient_is_reduced_and_its_state_donated(sm
 @needs_compiler
 def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
     text = as_text(small)
-    assert "4 TPU v5e chips with 16 GiB each" in text
+    assert "4 TPU v5e chips, 16 GiB each" in text
     assert "all-reduce" in text and "hours for 100,000 updates" in text
     assert "an estimate, not a measurement" in text
 
@@ -258,8 +258,8 @@ def test_an_unknown_topology_is_answered_with_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("topology", "reason"),
     [
-        ("v5e:3x3", "v5e:3x3: .* is not divisible by .*; it must be like v5e:4x4"),
-        ("v5e", "v5e: .* is invalid .*; it must be like v5e:4x4"),
+        ("v5e:3x3", "v5e:3x3: .* is not divisible by .*; write, for example, v5e:4x4"),
+        ("v5e", "v5e: .* is invalid .*; write, for example, v5e:4x4"),
     ],
 )
 def test_a_bad_topology_is_named(topology: str, reason: str) -> None:
@@ -305,9 +305,9 @@ def test_without_the_compiler_its_extra_is_named(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("topology", "slices", "message"),
     [
-        ("h100:9", 1, "--topology=h100:9: a node has 1 to 8 GPUs; it must be like h100:8"),
-        ("h100", 1, "--topology=h100: a node has 1 to 8 GPUs; it must be like h100:8"),
-        ("a100:2x2", 1, "--topology=a100:2x2: a node has 1 to 8 GPUs; it must be like a100:8"),
+        ("h100:9", 1, "--topology=h100:9: a node has 1 to 8 GPUs; write, for example, h100:8"),
+        ("h100", 1, "--topology=h100: a node has 1 to 8 GPUs; write, for example, h100:8"),
+        ("a100:2x2", 1, "--topology=a100:2x2: a node has 1 to 8 GPUs; write, for example, a100:8"),
         ("h100:8", 2, "--slices=2: only TPUs have slices; h100:8 is one node"),
         ("local", 2, "--slices=2: only TPUs have slices; give their --topology"),
     ],

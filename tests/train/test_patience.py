@@ -87,7 +87,7 @@ def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     monkeypatch.setattr(loop, "validate", validate)
     assert loop.train(cfg, tmp_path / "whole") == 0
     assert steps(tmp_path / "whole") == [6, 8]  # the end is saved, too
-    line = "3 validations in a row have not lowered the best nll, 2.0000 (eval.patience)"
+    line = "no lower nll than 2.0000 in the last 3 validations (eval.patience)"
     assert capsys.readouterr().err.splitlines()[-1] == f"{tmp_path}/whole has ended: {line}"
 
     log = (tmp_path / "whole" / "metrics.jsonl").read_text()

@@ -38,7 +38,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
     ("arguments", "message"),
     [
         (["--config.modle.N=3"], "error: --config.modle.N: there is no such key; did you mean model.N?"),
-        (["--config.steps=ten"], "error: --config.steps=ten: wrong type; it must be like 100000"),
+        (["--config.steps=ten"], "error: --config.steps=ten: wrong type; write, for example, 100000"),
         (["--config.model.P_drop=2.0"], "error: config: model.P_drop is 2.0; it must be at least 0 and below 1"),
         (
             ["--config.seed=99999999999999999999"],

@@ -77,7 +77,7 @@ def open_gpus(topology: str) -> list[Any]:
     """
     name, _, count = topology.partition(":")
     if not (count.isascii() and count.isdigit() and 1 <= int(count) <= A_NODE):
-        raise UserError(f"--topology={topology}: a node has 1 to {A_NODE} GPUs; it must be like {name}:8")
+        raise UserError(f"--topology={topology}: a node has 1 to {A_NODE} GPUs; write, for example, {name}:8")
     if importlib.util.find_spec(PLUGIN) is None:
         raise UserError(f"the GPU compiler is not installed; {pip_install('aot-gpu')}")
     layout = f"1x1x{int(count)}"  # slices, hosts, GPUs of a host

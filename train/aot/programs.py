@@ -92,7 +92,7 @@ def open_topology(name: str, slices: int) -> tuple[Chip | None, list[Any]]:
         return CHIPS[generation], topologies.get_topology_desc(name, "tpu", **options).devices
     except jax.errors.JaxRuntimeError as error:
         reason = str(error).partition(": ")[2].splitlines()[0]
-        raise UserError(f"--topology={name}: {reason}; it must be like v5e:4x4 or v5p:2x2x2") from error
+        raise UserError(f"--topology={name}: {reason}; write, for example, v5e:4x4 or v5p:2x2x2") from error
 
 
 def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:

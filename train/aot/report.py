@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.ids import UNK
+from base.numbers import counted
 from model.mixers.kernels import PLATFORMS
 from model.parameter_count import parameter_count
 from run.folder import as_json, device, model_config
@@ -190,7 +191,7 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     generation, _, _ = made["topology"].partition(":")
     chip = CHIPS[generation]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
-    chips = f"{made['devices']} {chip.name} chips with {chip.memory / GIB:.0f} GiB each"
+    chips = f"{counted(made['devices'], f'{chip.name} chips')}, {chip.memory / GIB:.0f} GiB each"
     return f"{slices}{made['topology']}, {chips}", chip.memory
 
 
@@ -210,7 +211,7 @@ def _program_lines(program: dict[str, Any], available: int) -> list[str]:
     if not program["collectives"]:
         lines.append("  no collectives")
     for kernel, times in program.get("kernels", {}).items():
-        lines.append(f"  {kernel:<18} called {times} times")
+        lines.append(f"  {kernel:<18} {counted(times, 'calls')}")
     if "deterministic" in program:
         lines.append(f"  deterministic {'yes' if program['deterministic'] else _unordered(program)}")
     return lines
@@ -220,8 +221,8 @@ def _unordered(program: dict[str, Any]) -> str:
     """Returns what adds in no fixed order."""
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (
-        f"no: {program['unordered_scatters']} scatters and {gradients} gradients of cuDNN add in any order;"
-        " XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
+        f"no: {counted(program['unordered_scatters'], 'scatters')} and {counted(gradients, 'gradients')} of cuDNN add"
+        " in any order; XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
     )
 
 
@@ -234,7 +235,7 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
         f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
         f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
         f"target positions/s; {estimated['hours_least']:.2f} to {estimated['hours_most']:.2f} hours "
-        f"for {steps:,} updates",
+        f"for {counted(steps, 'updates')}",
         f"  {ASSUMPTIONS}",
     ]
 
@@ -246,7 +247,7 @@ def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
         rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
     return [
         f"timed updates, {length} positions per row: {seconds} s ({rate})",
-        f"estimated {timed['minutes']:.1f} minutes for {steps:,} updates",
+        f"estimated {timed['minutes']:.1f} minutes for {counted(steps, 'updates')}",
         f"  {EXTRAPOLATED}",
     ]
 
