@@ -147,6 +147,7 @@ class LoadedRun:
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
         """Returns the weights of every layer and head as "encoder", "decoder" and "cross", with their tokens.
 
+        The last layer of "cross", averaged over its heads, shows best which word translates which (`infer.align`).
         `target` is the translation to use (teacher forcing); if None, the model's own.
 
         Raises:

@@ -103,7 +103,7 @@ def main(options: Any) -> None:
     sources, targets = read_pair(options.source, options.target)
     model_run = open_run(options.workdir, options.checkpoint)
     layers = model_run.model_config.N
-    layer = max(1, layers - 1) if options.layer is None else options.layer
+    layer = layers if options.layer is None else options.layer
     if not 1 <= layer <= layers:
         raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
     check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)  # first: the longest come last

@@ -11,12 +11,16 @@ const PREDICTED = "A query of the decoder is named after the subword that it pre
   + "In a model that reads source and target as one text this holds for the target; "
   + "queries of the source are the source's own subwords.";
 
+// What a page opens on: the mean over the heads of the last layer, by which infer.align aligns, too.
+const opening = () => ({ kind: "cross", layer: Infinity, head: "mean" });
+
 /* Fills `root` with one viewer and returns its function `draw`.
 
 `data` has for each kind of attention: title, queries, keys, weights [layer][head][query][key] in thousandths, and
 perhaps choices [query], which are null or {probability, rank, best: [[subword, probability]]}, in thousandths as well.
-`chosen` is {kind, layer, head}, counted from 0 or "mean"; viewers may share it, and `changed` is called when it is
-set. The query chosen is kept for each side: it stays the same word while kind, layer and head change. */
+`chosen` is {kind, layer, head}, counted from 0 or "mean", where a layer beyond the last is the last; viewers may share
+it, and `changed` is called when it is set. The query chosen is kept for each side: it stays the same word while kind,
+layer and head change. */
 function viewer(root, data, chosen, changed) {
   root.classList.add("viewer");
   const words = new Map();

@@ -196,8 +196,25 @@ def test_the_word_chosen_stays_while_kind_layer_and_head_change(browser: Browser
     assert not [event for event in browser.events if event["method"] == "Runtime.exceptionThrown"]
 
 
+@pytest.mark.parametrize("layers", [[2, 4], [4, 2]])
+def test_the_demo_opens_on_the_last_layer_of_each_run(browser: Browser, layers: list[int]) -> None:
+    runs = []
+    for count in layers:
+        maps = {"cross": MAP | {"weights": MAP["weights"] * count}}
+        runs.append({"name": "run", "hypotheses": [{"text": "Gut", "score": -1.0}], "maps": maps})
+    server, address = serving({"/translate": lambda text, target: {"runs": runs}})
+    browser.open(address)
+    browser.value("by('text').value = 'Good'; translate()")
+    selects = browser.value("[...document.querySelectorAll('select')].map(one => one.value)")
+    assert selects == ["cross", str(layers[0] - 1), "mean", "cross", str(layers[1] - 1), "mean"]
+    server.shutdown()
+    server.server_close()
+
+
 def test_the_overview_opens_a_head_and_probabilities_are_told(browser: Browser, tmp_path: Path) -> None:
     browser.open(maps_page(tmp_path))
+    opened = browser.value("[...document.querySelectorAll('select')].map(one => one.value)")
+    assert opened == ["cross", "1", "mean"], "the last layer"
     assert browser.value("document.querySelectorAll('.overview canvas').length") == 4
     browser.value("document.querySelectorAll('.overview button')[1].click()")
     assert browser.value("[...document.querySelectorAll('select')].map(one => one.value)") == ["cross", "0", "1"]

@@ -127,8 +127,8 @@ def test_consensus_by_bleu_tells_sentences_apart_that_are_too_short_for_four_wor
     assert consensus(["no, never", "the dog sleeps", "the dog sleeps", "the dog barks"], "bleu") == 1
 
 
-@pytest.mark.parametrize(("layers", "asked", "expected"), [(1, None, 0), (2, None, 0), (6, None, 4), (6, 6, 5)])
-def test_alignments_are_of_the_decoders_last_layer_but_one_unless_asked(
+@pytest.mark.parametrize(("layers", "asked", "expected"), [(1, None, 0), (2, None, 1), (6, None, 5), (6, 5, 4)])
+def test_alignments_are_of_the_decoders_last_layer_unless_asked(
     monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, layers: int, asked: int | None, expected: int
 ) -> None:
     (tmp_path / "text").write_text("The dog sleeps.\n")
