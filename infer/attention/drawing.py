@@ -1,6 +1,7 @@
 """Attention maps as files: a PNG of one kind of attention, or one interactive HTML page of all kinds."""
 
 import io
+import json
 import logging
 import textwrap
 import warnings
@@ -20,6 +21,8 @@ from infer.translate.translator import translate_one
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
     """Draws heat maps, one row per layer and one column per head, or only the chosen one; 0 is white, 1 dark.
+
+    The file also holds as text what is written in the picture, and the subwords, so that an old picture can be told.
 
     Raises:
       UserError: the model has no such layer or head, or the file cannot be written.
@@ -42,20 +45,26 @@ def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int |
         margin = 1.0
     width = columns * cell * len(keys) + margin + 1
     height = rows * (cell * len(queries) + 0.3) + margin + 0.6
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="compressed")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
 
     style: dict[str, Any] = {"fontsize": min(10, 60 * cell), "parse_math": False}  # a $ in a sentence is not a formula
+    headings = []
     for axes, ((i, j), weights_ts) in zip(grid.flat, maps.items(), strict=True):
         image = axes.imshow(weights_ts, cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
-        axes.set_title(f"layer {i}, head {j}", fontsize=8)
+        heading = f"layer {i}, head {j}"
+        headings.append(heading)
+        axes.set_title(heading, fontsize=8)
         axes.set_xticks(range(len(keys)), keys, rotation=90, **style)
         axes.set_yticks(range(len(queries)), queries, **style)
         axes.tick_params(length=0)
     figure.colorbar(image, ax=grid, label="attention weight", shrink=0.6, pad=0.02)
     characters = int(12 * width)  # that fit into a line of the title
     figure.suptitle(textwrap.fill(title, characters), fontsize=10, parse_math=False)
-    save(figure, output, f"--output={output}", dpi=150)
+    written = {"headings": headings, "rows": queries, "columns": keys}
+    subwords = {"queries": attention.queries, "keys": attention.keys}
+    about = {"Title": title, "Description": json.dumps(written), "Source": json.dumps(subwords)}
+    save(figure, output, f"--output={output}", dpi=150, metadata=about)
 
 
 def save(figure: Any, path: Path, name: str, **options: Any) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from base.errors import UserError
 from base.ids import BOS, EOS
@@ -22,7 +23,7 @@ from infer import attention_maps as command
 from infer.attention import drawing, files
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
-from infer.attention.kinds import KINDS
+from infer.attention.kinds import KINDS, TITLES
 from infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
 from infer.attention.page import Choice, _choice_as_json, labels, page
 from infer.runs import Run, open_run
@@ -32,7 +33,9 @@ from model.config import ModelConfig
 from model.translation import translation_model
 from tests import tiny
 from tests.slow import slow_but
+from tests.written import commands
 
+ROOT = Path(__file__).parents[2]
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
 
 
@@ -187,6 +190,22 @@ def test_png_is_drawn_for_any_text(layer: int | None, head: int | None, tmp_path
     attention = AttentionMap(tokens, tokens, np.full((2, 2, 4, 4), 0.25, np.float32))
     draw_png(attention, f"{NASTY} $\\broken$", layer, head, tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readmes_picture_says_what_its_command_would_draw_today(tmp_path: Path):
+    """Only its colours are not compared: they need the run."""
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    (words,) = (one.words for one in commands(page) if "--output=docs/attention.png" in one.words)
+    flags = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+    with Image.open(ROOT / flags["output"]) as picture:
+        size, written = picture.size, picture.text
+    assert written["Title"].startswith(f"{TITLES[flags['kind']]}: {flags['source']} → ")
+    subwords = json.loads(written["Source"])
+    weights_nhts = np.zeros((2, 4, len(subwords["queries"]), len(subwords["keys"])))
+    attention = AttentionMap(**subwords, weights_nhts=weights_nhts)
+    draw_png(attention, written["Title"], int(flags["layer"]), int(flags["head"]), tmp_path / "now.png")
+    with Image.open(tmp_path / "now.png") as now:
+        assert (now.size, now.text | {"Software": ""}) == (size, written | {"Software": ""})
 
 
 def embedded(text: str) -> dict:
