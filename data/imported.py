@@ -1,11 +1,13 @@
 """Tokenizers that came with imported models, in JSON files in the place of a sentencepiece model.
 
+A special token that a text spells, such as `</s>`, is read as that token, as transformers does.
 `open_tokenizer` reads any kind. `Tokenizer.target` is the tokenizer of the target side, where that is another one.
 """
 
 import base64
 import copy
 import json
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -19,12 +21,15 @@ from base.checked_json import check
 from base.errors import UserError
 from base.extras import pip_install
 from base.files import read_bytes
-from base.ids import BOS, PAD, UNK
+from base.ids import BOS, EOS, PAD, UNK
 from data.symbols import SPECIALS, Listed, Symbols
-from data.tokenizer import Tokenizer, encodable, normalisation_of, until_end
+from data.tokenizer import Tokenizer, encodable, normalisation_of
 
 _END = "</w>"
 _T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut
+# What transformers' Marian reads as special tokens wherever a text spells them. That of padding also begins targets.
+_SPELLED = {"</s>": EOS, "<unk>": UNK, "<pad>": BOS}
+_SPELLED_TOKEN = re.compile(f"({'|'.join(_SPELLED)})")
 _PADDING = 256  # ids that a model may have beyond its tokenizer's, so that their number is a round one
 
 
@@ -116,7 +121,13 @@ class Marian(Listed):
         return text[: text.find("<<") + len("<<")]
 
     def encode(self, text: str) -> list[int]:
-        text = encodable(text)
+        ids: list[int] = []
+        for part in _SPELLED_TOKEN.split(encodable(text)):
+            ids += [_SPELLED[part]] if part in _SPELLED else self._encode_plain(part)
+        return ids
+
+    def _encode_plain(self, text: str) -> list[int]:
+        """Returns the ids of a text without special tokens; a language at its start is one."""
         language = self.leading(text)
         pieces = self._processor.encode(text[len(language) :], out_type=str)
         if language:
@@ -256,7 +267,12 @@ class _Inner(Listed):
         self._theirs = fields["ids"]
         if len(self._theirs) != self.vocab_size or not all(0 <= number < 2**31 for number in self._theirs):
             raise UserError(f"{name}: it must have an id, of 31 bits, for each of its {self.vocab_size} pieces")
-        self._ours = {number: place for place, number in enumerate(self._theirs) if place >= UNK}
+        self._ours = {number: place for place, number in enumerate(self._theirs) if place > UNK}
+        # What a text spells of the special tokens. One of theirs may be several of ours with one vector: GPT-2's is
+        # read as EOS, the only one that is not improbable as an output (`infer.convert.vocabulary.bias_of_copies`),
+        # and T5's padding as BOS, since our padding is no token.
+        for place in (BOS, UNK, EOS):
+            self._ours[self._theirs[place]] = place
 
     @classmethod
     def of(cls, inner: Any, rows: Sequence[int], name: str) -> "_Inner":
@@ -287,8 +303,11 @@ class _Inner(Listed):
         return [self._ours.get(number, self._unknown) for number in their_ids]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        their_ids = [self._theirs[number] for number in until_end(ids) if number > UNK]
-        return self._inner.decode(their_ids, skip_special_tokens=False)
+        """Returns the text of `ids`, with each EOS that more of it follows, as this engine's texts may have."""
+        written = [number for number in map(operator.index, ids) if number == EOS or number > UNK]
+        while written and written[-1] == EOS:
+            written.pop()
+        return self._inner.decode([self._theirs[number] for number in written], skip_special_tokens=False)
 
 
 class ByteLevel(_Inner):

@@ -23,7 +23,7 @@ from base.errors import UserError
 from base.files import sha256
 from data.batching import Record
 
-FORMAT = 2  # increased when the file format changes; corpora are then prepared again
+FORMAT = 3  # increased when the files change, or the ids of a text; corpora are then prepared again
 IDS = "ids.bin"
 LENGTHS = "lengths.npy"
 MANIFEST = "manifest.json"

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from base.errors import UserError
@@ -18,8 +19,10 @@ from tasks.task import Evaluation, Objective, Question, Task, question_where, so
 
 
 def question(batch: Batch) -> Question:
-    """Returns the question of a text's class, asked at its EOS."""
-    return question_where(batch.labels_bt, batch.source.ids_bt == EOS, batch.source)
+    """Returns the question of a text's class, asked at the EOS that ends it: BERT's [SEP] may also stand within it."""
+    segments_bt = jnp.pad(batch.source.segments_bt, ((0, 0), (0, 1)))
+    is_last_bt = segments_bt[:, :-1] != segments_bt[:, 1:]
+    return question_where(batch.labels_bt, is_last_bt & (batch.source.ids_bt == EOS), batch.source)
 
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:

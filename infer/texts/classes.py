@@ -23,7 +23,7 @@ from model.masked_lm import MaskedLM
 def probabilities(model: MaskedLM, params: dict, ids_bt: Int[Array, "b t"]) -> Float[Array, "b c"]:
     """Returns the probability of each class of the texts in these rows."""
     logits_btc = model.apply({"params": params}, Tokens.of(ids_bt))
-    end_b = jnp.argmax(ids_bt == EOS, axis=1)
+    end_b = ids_bt.shape[1] - 1 - jnp.argmax(ids_bt[:, ::-1] == EOS, axis=1)  # the last: BERT's [SEP] may be spelled
     logits_bc = jnp.take_along_axis(logits_btc, end_b[:, None, None], axis=1)[:, 0]
     return jax.nn.softmax(logits_bc)
 

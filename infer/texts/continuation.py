@@ -33,7 +33,7 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
         raise UserError(f"beam is {decoding.beam}; it must be at most {tokenizer.vocab_size}, the vocabulary")
     ids = tokenizer.encode(prompt)
     if UNK in ids and tokenizer.units == "subwords":
-        raise UserError("prompt: the vocabulary lacks one of its symbols, or one is special, such as an end of text")
+        raise UserError("prompt: the vocabulary lacks one of its symbols, or one is special")
     if UNK in ids:
         symbols = prompt.split() if tokenizer.units == "words" else prompt
         unknown = symbols[ids.index(UNK)]

@@ -342,9 +342,10 @@ def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]
 
 
 def _check_known(line: int, required: list[list[int]]) -> None:
-    """Raises a `UserError` if ids that a line's translation must have are unknown, of which no text is made."""
-    if any(UNK in ids for ids in required):
-        raise UserError(f"line {line}: what is required of its translation has a symbol that is not in the vocabulary")
+    """Raises a `UserError` if ids that a line's translation must have are special, of which no text is made."""
+    if any(min(ids, default=UNK + 1) <= UNK for ids in required):
+        fault = "has a symbol that is not in the vocabulary, or is special"
+        raise UserError(f"line {line}: what is required of its translation {fault}")
 
 
 def _padded_prefixes(prefixes: list[list[int]], rows: int) -> np.ndarray:

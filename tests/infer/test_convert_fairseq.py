@@ -189,6 +189,7 @@ def test_its_subwords_are_split_and_joined():
     assert tokenizer.decode([*ids, EOS, 5]) == "the dog."
     assert tokenizer.pieces(tokenizer.target.encode("der hund xy")) == ["der", "h@@", "und", "<unk>", "<unk>"]
     assert tokenizer.target.unknown(["der hund xy", "hund"]) == 2
+    assert EOS not in tokenizer.encode("the </s> dog"), "as Moses writes it, &lt; / s &gt;"
     assert tokenizer.encode("") == [] and tokenizer.decode([]) == ""
     for ending in ("\r", " ", " \r"):
         codes = [line + ending for line in CODES]

@@ -14,7 +14,7 @@ from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
 from base.errors import UserError
-from base.ids import BOS, EOS, UNK
+from base.ids import BOS, EOS, PAD, UNK
 from base.tokens import Tokens
 from data.corrupt import Masking, corruption
 from data.images import Images
@@ -57,11 +57,11 @@ def test_bert_is_read_with_its_vocabulary(tmp_path, capsys):
     run = open_run(tmp_path / "run", task="masked_lm")
     theirs = transformers.BertTokenizer.from_pretrained(folder)
 
-    text = "The dogs read [MASK] quiz."
+    text = "The dogs[SEP] read [MASK] quiz."
     batch = theirs([text], return_tensors="pt")
     ids = [*run.tokenizer.encode(text), EOS]
-    assert run.tokenizer.pieces(ids) == ["<s>", "the", "dog", "##s", "[UNK]", "<unk>", "quiz", ".", "</s>"]
-    assert run.tokenizer.decode(ids) == "the dogs [UNK] quiz." and run.tokenizer.encode(" ") == []
+    assert run.tokenizer.pieces(ids) == ["<s>", "the", "dog", "##s", "</s>", "[UNK]", "<unk>", "quiz", ".", "</s>"]
+    assert run.tokenizer.decode(ids) == "the dogs [SEP] [UNK] quiz." and run.tokenizer.encode(" ") == []
     with torch.no_grad():
         expected = model(**batch).prediction_logits[0].numpy()
     apply = jax.jit(lambda params, ids_bt: MaskedLM(run.model_config).apply({"params": params}, Tokens.of(ids_bt)))
@@ -84,6 +84,31 @@ def test_bert_is_read_with_its_vocabulary(tmp_path, capsys):
     through_safetensors(run, tmp_path / "exported")
 
 
+@pytest.mark.parametrize(
+    ("family", "kind", "specials"),
+    [
+        ("gpt2", "GPT2Tokenizer", ["<|endoftext|>"]),
+        ("bert", "BertTokenizer", ["[CLS]", "[SEP]", "[MASK]", "[UNK]"]),
+        ("t5", "T5Tokenizer", ["</s>", "<pad>", "<unk>", "<extra_id_0>"]),
+        ("marian", "MarianTokenizer", ["</s>", "<pad>", "<unk>", ">>deu<<"]),
+    ],
+)
+def test_special_tokens_in_a_text_are_read_as_by_transformers(family, kind, specials, tmp_path):
+    foreign.make(family, tmp_path / family)
+    theirs = getattr(transformers, kind).from_pretrained(tmp_path / family)
+    imported = huggingface.read(tmp_path / family)
+    for special in specials:
+        for form in ("{0}", "{0}a dog", "a dog{0}", "a{0}dog", "{0} a  {0} dog {0}", "a.{0}{0}.dog", "{0}>>deu<<a"):
+            text = form.format(special)
+            their_tokens = theirs.convert_ids_to_tokens(theirs(text, add_special_tokens=False)["input_ids"])
+            ids = imported.tokenizer.encode(text)[1 if family == "bert" else 0 :]
+            names = {BOS: "[CLS]", EOS: "[SEP]", UNK: "[MASK]"} if family == "bert" else {BOS: "<pad>"}
+            names |= {EOS: "<|endoftext|>"} if family == "gpt2" else {}
+            pieces = imported.tokenizer.pieces(ids)
+            assert [names.get(number, piece) for number, piece in zip(ids, pieces, strict=True)] == their_tokens, text
+            assert PAD not in ids, text
+
+
 @pytest.mark.parametrize("saved", ["spiece.model", "tokenizer.json"])
 def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
     folder = tmp_path / "t5"
@@ -96,7 +121,7 @@ def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
     make_run(tmp_path / "run", huggingface.read(folder))
     run = open_run(tmp_path / "run")
 
-    source, target = "Translate: The old <extra_id_0> a quiz.", "Die alte Katze\u2028schläft."
+    source, target = "Translate: The</s> old<pad> <extra_id_0> a quiz.", "Die alte Katze\u2028schläft."
     batch = theirs([source], text_target=[target], return_tensors="pt")
     rows = [[*run.tokenizer.encode(source), EOS], [BOS, *run.tokenizer.encode(target)]]
     assert run.tokenizer.sentinels[0] in rows[0] and len(run.tokenizer.sentinels) == 100

@@ -21,7 +21,7 @@ from infer.convert import huggingface
 from infer.convert.folders import make_run
 from infer.runs import open_run
 from infer.translate.options import chosen
-from infer.translate.translator import Translator
+from infer.translate.translator import Required, Translator
 from model.language_model import LanguageModel
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
@@ -97,19 +97,22 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
     assert run.config.decode.length_penalty == "power"
     theirs = transformers.MarianTokenizer.from_pretrained(folder)
 
-    source, target = ">>deu<< The old cat reads a quiz.", "Die alte Katze schläft."
+    source, target = ">>deu<< The old</s> cat <pad>reads a quiz.", "Die alte Katze schläft."
     batch = theirs([source], text_target=[target], return_tensors="pt")
     with torch.no_grad():
         logits = model(**batch).logits[0]
     expected = torch.log_softmax(logits, -1)[range(batch.labels.shape[1]), batch.labels[0]].numpy()
     rows = [[*run.tokenizer.encode(source), EOS]], [[*run.tokenizer.target.encode(target), EOS]]
-    assert run.tokenizer.pieces(rows[0][0][:-1]) == theirs.convert_ids_to_tokens(batch.input_ids[0])[:-1]
+    pieces = [piece.replace("<s>", "<pad>") for piece in run.tokenizer.pieces(rows[0][0])]
+    assert pieces == theirs.convert_ids_to_tokens(batch.input_ids[0])
     arrays = [jnp.asarray(row, jnp.int32) for row in rows]
     actual = jax.jit(partial(forced_log_probs, Transformer(run.model_config)))(run.params, *arrays)
     assert np.abs(np.asarray(actual)[0] - expected).max() <= TOLERANCE
     assert run.tokenizer.decode(rows[1][0]) == target
     assert run.tokenizer.word_starts(rows[0][0])[:2] == [True, True], "the language, then the first word"
     translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode), max_input=16)
+    with pytest.raises(UserError, match=r"has a symbol that is not in the vocabulary, or is special$"):
+        translator.translate(run.params, [">>deu<< a"], required=[Required(prefix="Die</s>")])
     cut = translator._cut(">>deu<< " + "The old cat reads a quiz. " * 4)
     assert len(cut) > 1 and {run.tokenizer.pieces(ids)[0] for ids in cut} == {">>deu<<"}
     with pytest.raises(
@@ -130,6 +133,8 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, cap
     run = open_run(tmp_path / "run", task="language_model")
     ids = run.tokenizer.encode("Der Hund\nliest; naïve.")
     assert run.tokenizer.decode(ids) == "Der Hund\nliest; naïve."
+    joined = run.tokenizer.encode("Der<|endoftext|>Hund") + run.tokenizer.encode(" liest") + [EOS, PAD]
+    assert run.tokenizer.decode(joined) == "Der<|endoftext|>Hund liest", "a prompt, and what continues it"
     theirs = [0, *inner.encode("Der Hund\nliest; naïve.").ids]
     with torch.no_grad():
         expected = torch.log_softmax(model(torch.tensor([theirs])).logits[0], -1).numpy()
@@ -140,12 +145,13 @@ def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, cap
         np.abs(actual[:, 4:] - expected[:, 1:]).max() <= TOLERANCE
         and np.abs(actual[:, EOS] - expected[:, 0]).max() <= TOLERANCE
     )
-    (tmp_path / "lines").write_text("Der Hund\nliest; naïve.\n")
+    lines = ["Der Hund<|endoftext|>Eine Katze", "liest; naïve."]
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
     record = score(capsys, tmp_path / "run", f"lines:{tmp_path / 'lines'}")
-    rows = [[0, *inner.encode(line).ids, 0] for line in ("Der Hund", "liest; naïve.")]
+    rows = [[0, *inner.encode(line).ids, 0] for line in lines]
     with torch.no_grad():
         nll = [float(model(torch.tensor([row]), labels=torch.tensor([row])).loss) * (len(row) - 1) for row in rows]
-    assert record["tokens"] == sum(map(len, rows)) - 2
+    assert record["tokens"] == sum(map(len, rows)) - 2 and "unknown" not in record["signatures"]["perplexity"]
     assert record["nll"] == pytest.approx(sum(nll) / record["tokens"], abs=TOLERANCE)
     (tmp_path / "pairs").write_text("one\ttwo\n")
     with pytest.raises(UserError, match=r"^corpus 'tsv:.*' has pairs; this run reads a text, as in lines:FILE$"):

@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.ids import EOS
+from base.tokens import Tokens
 from configs.classification import get_config
 from configs.common import default
+from data.batching import Batch
 from data.classes import Classified, classes_of
 from data.of_config import prepare_all
 from data.properties import PROPERTIES
@@ -19,10 +22,12 @@ from data.sources import open_corpus
 from data.trees.treebank import read_trees
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
-from infer.texts.classes import classify, classify_stream
+from infer.texts.classes import classify, classify_stream, probabilities
+from model.masked_lm import MaskedLM
 from run.records import read_metrics
+from tasks.classification import question
 from tests import commands
-from tests.tiny import shrink
+from tests.tiny import TINY, shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
 from train import loop
 from train.check import check
@@ -93,6 +98,19 @@ def test_the_class_is_at_the_eos(trained: Run) -> None:
     for (ids, hidden), (line, label) in zip(pairs.records(range(len(text))), corpus, strict=True):
         assert ids.tolist() == [*tokenizer.encode(line), EOS]
         assert hidden.tolist() == [0] * (len(ids) - 1) + [label == "plural"]
+
+
+def test_the_class_is_asked_at_the_last_eos_of_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two texts in a row, the first of which has an EOS within, as BERT's [SEP] is; and of a line."""
+    ids_bt = np.array([[1, 5, 2, 6, 2, 1, 7, 2, 0]], np.int32)
+    segments_bt = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 0]], np.int32)
+    source = Tokens(ids_bt, segments_bt, ids_bt)
+    asked = question(Batch(source, source, ids_bt))
+    assert np.flatnonzero(asked.weights_bt[0]).tolist() == [4, 7]
+    place_btc = np.stack([np.arange(9.0), np.zeros(9)], axis=-1)[None].astype(np.float32)
+    monkeypatch.setattr(MaskedLM, "apply", lambda model, params, tokens: jnp.asarray(place_btc))
+    expected = np.exp(7) / (np.exp(7) + 1)
+    assert probabilities(MaskedLM(TINY), {}, jnp.asarray(ids_bt))[0, 0] == pytest.approx(expected)
 
 
 @pytest.mark.slow
