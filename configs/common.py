@@ -30,8 +30,9 @@ def default() -> ConfigDict:
     cfg.data.joiner = ""
 
     cfg.data.tokenizer = ""  # a tokenizer.model to reuse; "" makes one of data.train
-    # Of text that is cut into subwords: nfkc (full-width letters and punctuation become ASCII) | none, for Chinese or
-    # Japanese, and wherever characters are to stay as they are. A given data.tokenizer has its own.
+    # Of text that is cut into subwords: nfkc (sentencepiece's nmt_nfkc: full-width letters and punctuation become
+    # ASCII, some invisible characters spaces) | plain_nfkc (Unicode's NFKC alone, for Persian and others that write
+    # U+200C) | none, for Chinese or Japanese, and wherever characters are to stay. A given data.tokenizer has its own.
     cfg.data.normalisation = "nfkc"
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
     cfg.data.max_length = 256  # subwords per side, EOS included; longer training pairs are dropped and counted

@@ -1,8 +1,9 @@
 """Subwords: byte-pair encoding shared by source and target (section 5.1), with sentencepiece.
 
-Text is normalised first: Unicode NFKC with sentencepiece's additions (`nmt_nfkc`: most ASCII control characters
-and zero-width spaces vanish, runs of white space become one space, none at either end), and lower-cased if the
-tokenizer was trained so. Without NFKC only runs of spaces become one, none at either end. After that nothing is lost:
+Text is normalised first, by default with sentencepiece's `nmt_nfkc`: Unicode's NFKC, in which most ASCII control
+characters vanish, tabs, line breaks and the invisible U+200B, U+200C, U+200E, U+200F and U+FEFF become spaces, and `～`
+stays. Other choices are NFKC alone and nothing. Then runs of spaces become one, none is left at either end, and the
+text is lower-cased if the tokenizer was trained so, which needs NFKC of either kind. After that nothing is lost:
 `decode(encode(text)) == normalise(text)`, for characters outside the vocabulary are spelled in bytes. The model file is
 the whole tokenizer; training it twice gives the same file.
 
@@ -27,15 +28,23 @@ from base.files import write_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from base.processors import cpus
 
-NORMALISATIONS = ("nfkc", "none")
-# Sentencepiece's name of a normalisation without and with lower-casing, which is part of NFKC there.
-_RULES = {("nfkc", False): "nmt_nfkc", ("nfkc", True): "nmt_nfkc_cf", ("none", False): "identity"}
+NORMALISATIONS = ("nfkc", "plain_nfkc", "none")
+# Sentencepiece's name of a normalisation without and with lower-casing, which is part of NFKC there. "nfkc" is what it
+# is in runs of earlier versions, the only one that they had.
+_RULES = {
+    ("nfkc", False): "nmt_nfkc",
+    ("nfkc", True): "nmt_nfkc_cf",
+    ("plain_nfkc", False): "nfkc",
+    ("plain_nfkc", True): "nfkc_cf",
+    ("none", False): "identity",
+}
 TRAINING_LINES = 2_000_000  # subwords of a larger corpus are learned from a fixed random sample
 _LONGEST_TRAINING_LINE = 16_384  # bytes; subwords are not learned from longer lines
 _BYTES = 256  # each of which is a piece
 # Bytes that UTF-8 never has. No text is spelled with their pieces, so that span denoising can use them as sentinels.
 _NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
 _FULL_WIDTH = "\uff0c"  # a comma, which NFKC makes ASCII
+_WITH_NON_JOINER = "a\u200cb"  # an invisible character that `nmt_nfkc` makes a space
 STAND_IN = "\ue000"  # a private-use character, of which no subword is learned: it is spelled in bytes, or unknown
 _NEWLINES = {ord("\n"): " ", ord("\r"): " "}
 
@@ -90,8 +99,8 @@ class Tokenizer:
         """
         if (normalisation, lowercase) not in _RULES:
             raise UserError(
-                f"data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, or none without"
-                " lower-casing"
+                f"data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, plain_nfkc, or none"
+                " without lower-casing"
             )
         sample = _sample(lines, TRAINING_LINES)
         whole_words = set()
@@ -182,8 +191,10 @@ class Tokenizer:
 
 
 def normalisation_of(tokenizer: Tokenizer) -> str:
-    """Returns one of `NORMALISATIONS`, by what becomes of a full-width comma."""
-    return "none" if tokenizer.normalise(_FULL_WIDTH) == _FULL_WIDTH else "nfkc"
+    """Returns one of `NORMALISATIONS`, by what becomes of a full-width comma and a zero-width non-joiner."""
+    if tokenizer.normalise(_FULL_WIDTH) == _FULL_WIDTH:
+        return "none"
+    return "plain_nfkc" if tokenizer.normalise(_WITH_NON_JOINER) == _WITH_NON_JOINER else "nfkc"
 
 
 def encodable(text: str) -> str:

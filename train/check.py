@@ -116,8 +116,8 @@ def _check_text(given: dict[str, Any], require: Require) -> None:
     writes_words = units.rpartition(",")[2] == "words"
     require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
 
-    fits = given["data.normalisation"] == "nfkc" or not given["data.lowercase"]
-    require("data.normalisation", fits, "nfkc with data.lowercase=True, which is part of it")
+    fits = given["data.normalisation"] != "none" or not given["data.lowercase"]
+    require("data.normalisation", fits, "nfkc or plain_nfkc with data.lowercase=True, which is part of them")
 
     fits = (given["data.classes"] != "") == (task == "classification")
     require("data.classes", fits, "two classes or more for task classification, and empty for others")

@@ -321,8 +321,10 @@ def test_normalisation_decides_what_is_learned_and_kept(tmp_path) -> None:
 
     folded.save(tmp_path / "folded.model")
     cfg.tokenizer = str(tmp_path / "folded.model")
-    with pytest.raises(UserError, match=r"^data\.normalisation is none, but the tokenizer's is nfkc"):
-        prepare_all(cfg)
+    for normalisation in ("none", "plain_nfkc"):
+        cfg.normalisation = normalisation
+        with pytest.raises(UserError, match=rf"^data\.normalisation is {normalisation}, but the tokenizer's is nfkc"):
+            prepare_all(cfg)
     kept.save(tmp_path / "kept.model")
     for normalisation in ("none", "nfkc"):  # the default says nothing of a tokenizer that is given
         cfg.normalisation, cfg.tokenizer = normalisation, str(tmp_path / "kept.model")

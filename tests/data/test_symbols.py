@@ -130,10 +130,10 @@ def test_a_damaged_file_is_refused_in_one_line(words: Symbols, tmp_path: Path, d
         ({"data.units": "subwords,words"}, "data.units is 'subwords,words'; it must be one of"),
         ({"data.joiner": "@@"}, "data.joiner is '@@'; it must be empty unless the target's units are words"),
         ({"data.joiner": "@@", "data.units": "words,characters"}, "data.joiner is '@@'; it must be empty unless"),
-        ({"data.normalisation": "NFC"}, "data.normalisation is 'NFC'; it must be one of nfkc, none"),
+        ({"data.normalisation": "NFC"}, "data.normalisation is 'NFC'; it must be one of nfkc, plain_nfkc, none"),
         (
             {"data.normalisation": "none", "data.lowercase": True},
-            "data.normalisation is 'none'; it must be nfkc with data.lowercase=True",
+            "data.normalisation is 'none'; it must be nfkc or plain_nfkc with data.lowercase=True",
         ),
         ({"data.units": "words", "task": "masked_lm"}, "data.units is 'words'; it must be subwords for task masked_lm"),
     ],

@@ -131,8 +131,11 @@ def test_without_nfkc_only_spaces_change(as_it_is: Tokenizer, text: str) -> None
 
 def test_how_text_is_normalised_is_part_of_the_model(tokenizer: Tokenizer, as_it_is: Tokenizer, tmp_path: Path) -> None:
     assert (tokenizer.normalisation, as_it_is.normalisation) == ("nfkc", "none")
+    plain = Tokenizer.train(corpus(), 340, tmp_path / "plain", normalisation="plain_nfkc", lowercase=True)
+    assert (plain.normalisation, plain.lowercase) == ("plain_nfkc", True)
+    assert plain.decode(plain.encode("A\u200cＢ")) == "a\u200cb"
     for normalisation, lowercase in [("none", True), ("NFC", False)]:
-        line = f"^data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, or none without"
+        line = f"^data.normalisation is {normalisation} and data.lowercase {lowercase}: take nfkc, plain_nfkc, or none"
         with pytest.raises(UserError, match=line):
             Tokenizer.train(corpus(), 340, tmp_path / "x", normalisation=normalisation, lowercase=lowercase)
 

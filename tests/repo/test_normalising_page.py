@@ -13,11 +13,23 @@ LINES = ["你好，世界！"] * 5
 PAGE = (Path(__file__).parents[2] / "docs" / "configs.md").read_text()
 
 
-@pytest.mark.parametrize(("normalisation", "becomes"), [("nfkc", "你好,世界!"), ("none", LINES[0])])
-def test_the_page_says_what_normalising_does_to_chinese(tmp_path: Path, normalisation: str, becomes: str) -> None:
-    assert "Unicode's NFKC" in PAGE and "`data.normalisation=none` characters stay as they are" in PAGE
+@pytest.mark.parametrize(
+    ("normalisation", "row", "becomes"),
+    [
+        ("nfkc", "| `nfkc` (default) | sentencepiece's `nmt_nfkc`: Unicode's NFKC, but", "你好,世界! می شود a bb～"),
+        ("plain_nfkc", "| `plain_nfkc` | Unicode's NFKC alone |", "你好,世界! می\u200cشود a\u200fb\vb~"),
+        ("none", "| `none` | nothing: all characters stay |", "你好，世界！ می\u200cشود a\u200fb\vb～"),
+    ],
+)
+def test_the_page_says_what_normalising_does(tmp_path: Path, normalisation: str, row: str, becomes: str) -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith(row)]
+    assert len(rows) == 1
     tokenizer = Tokenizer.train(LINES, 270, tmp_path / "x.model", normalisation=normalisation)
-    assert tokenizer.decode(tokenizer.encode(LINES[0])) == becomes
+    assert tokenizer.normalisation == normalisation
+    text = " 你好，世界！  می\u200cشود a\u200fb\vb～ "
+    assert tokenizer.decode(tokenizer.encode(text)) == becomes
+    for code in re.findall(r"U\+(\w{4})", rows[0]):
+        assert tokenizer.normalise(f"a{chr(int(code, 16))}b") == "a b"
 
 
 def test_a_model_that_was_trained_with_the_flags_of_the_page_can_be_read() -> None:
