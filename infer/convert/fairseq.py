@@ -25,6 +25,7 @@ from run.parameters import named
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
+_OVERWRITE = " #fairseq:overwrite"
 PAD = 1
 EOS = 2
 UNK = 3
@@ -290,12 +291,28 @@ def _dictionary(folder: Path, languages: list[str]) -> list[str]:
     """Returns the subwords by id, the same for both languages."""
     words = []
     for language in languages:
-        lines = _lines(folder / f"dict.{language}.txt")
-        subwords = [line.rsplit(" ", 1)[0] for line in lines if line]
+        path = folder / f"dict.{language}.txt"
+        lines = enumerate(_lines(path), 1)
+        subwords = [_subword(line, f"{path}, line {number}") for number, line in lines if line]
         words.append([*SPECIALS, *subwords])
     if words[0] != words[1]:
         raise UserError(f"{folder}: the dictionaries of both languages differ; only a joined one can be read")
     return words[0]
+
+
+def _subword(line: str, where: str) -> str:
+    """Returns the subword of a line of a dictionary, which a count follows.
+
+    A flag may follow, too, which says that the subword is there a second time; of both a text has the last, as it has
+    with older versions of fairseq, without the flag.
+
+    Raises:
+      UserError: there is no count; the message begins with `where`.
+    """
+    subword, _, count = line.rstrip().removesuffix(_OVERWRITE).rpartition(" ")
+    if not re.fullmatch(r"-?\d+", count):
+        raise UserError(f"{where}: not a subword and its count, with a space between them")
+    return subword
 
 
 def _codes(folder: Path) -> Path:

@@ -256,6 +256,22 @@ def test_languages_that_it_did_not_save_are_those_of_its_files(tmp_path):
     assert fairseq.read(write(tmp_path / "told", state)).tokenizer._languages == ["en", "de"]
 
 
+def test_a_dictionary_is_read_as_fairseq_does(tmp_path):
+    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    path = write(tmp_path / "given", {"args": settings, "model": weights(pre=False, tied=True)})
+    words = WORDS[:-1]
+    lines = [*(f"{word} 7" for word in words), f"{words[0]} 3 #fairseq:overwrite "]
+    for language in ("en", "de"):
+        (path.parent / f"dict.{language}.txt").write_text("\r\n".join([*lines, ""]))
+    tokenizer = fairseq.read(path).tokenizer
+    pieces = tokenizer.pieces(range(5, tokenizer.vocab_size))  # 4 is their <s>
+    assert pieces == [*words, words[0]]
+    assert tokenizer.encode(words[0]) == [4 + len(WORDS)], "the last of the two"
+    (path.parent / "dict.en.txt").write_text("the 1\nof #fairseq:overwrite\n")
+    with pytest.raises(UserError, match=r"dict\.en\.txt, line 2: not a subword and its count, with a space between "):
+        fairseq.read(path)
+
+
 def test_sinusoids_that_the_oldest_files_save_are_no_weights(tmp_path):
     settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
     given = weights(pre=False, tied=True)
