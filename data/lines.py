@@ -25,7 +25,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Raises:
         UserError: naming the file and the line: it cannot be read or unpacked, is a device or a named pipe, is not
-            UTF-8, or has a line of more than `LONGEST_LINE` bytes.
+            UTF-8, has a line of more than `LONGEST_LINE` bytes, or carriage returns and no line feed.
     """
     path = expanded(path, str(path))
     number = 0
@@ -36,6 +36,7 @@ def read_lines(path: Path) -> Iterator[str]:
                 number += 1
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)  # as Windows' editors write it
+                    check_has_line_feeds(line, str(path))
                 if len(line) - line.endswith(b"\n") > LONGEST_LINE:
                     raise UserError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes; is this a text file?")
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
@@ -48,6 +49,14 @@ def read_lines(path: Path) -> Iterator[str]:
         where = f", after line {number}" if number else ""
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{path}{where}: cannot be read ({reason})") from error
+
+
+def check_has_line_feeds(first_line: bytes, name: str) -> None:
+    """Raises `UserError` if the first line of a text is all of it, with several lines that carriage returns end."""
+    if not first_line.endswith(b"\n") and b"\r" in first_line[:-1]:
+        raise UserError(
+            f"{name}: its lines end in carriage returns alone; write line feeds instead, as with tr '\\r' '\\n'"
+        )
 
 
 def count_lines(path: Path) -> int | None:

@@ -18,8 +18,8 @@ Without COUNT there are 100,000 sentences of a training split and 1,000 of any o
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
-sentence. A line has at most 16 MiB. A byte order mark at the beginning is dropped. FILE.gz is read where there is no
-FILE.
+sentence. A file with carriage returns and no line feed is refused. A line has at most 16 MiB. A byte order mark at the
+beginning is dropped. FILE.gz is read where there is no FILE.
 """
 
 import difflib

@@ -12,7 +12,7 @@ from typing import IO, Any
 from base.errors import UserError
 from base.numbers import counted
 from base.progress import Progress
-from data.lines import LONGEST_LINE
+from data.lines import LONGEST_LINE, check_has_line_feeds
 from infer.translate.consensus import consensus
 from infer.translate.nbest import entry
 from infer.translate.translator import Required, Translation, Translator, note_unknown
@@ -58,12 +58,16 @@ def chunks(source: Iterable[bytes], size: int, first: int | None = None) -> Iter
     `first` is the size of the first chunk, if it is another.
 
     Raises:
-      UserError: a line is not UTF-8, or has more than `LONGEST_LINE` bytes; the lines before it are yielded first.
+      UserError: a line is not UTF-8, or has more than `LONGEST_LINE` bytes; the lines before it are yielded first. Or
+        the text has carriage returns and no line feed.
     """
     lines: list[str] = []
     wanted = first or size
     for number, line in enumerate(source, 1):
-        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line  # as `data.lines.read_lines`
+        text = line
+        if number == 1:  # as `data.lines.read_lines`
+            text = line.removeprefix(codecs.BOM_UTF8)
+            check_has_line_feeds(text, "standard input")
         try:
             lines.append(_decoded(text.removesuffix(b"\n")))
         except UserError as error:

@@ -288,6 +288,16 @@ def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None
     assert open_corpus(f"lines:{tmp_path}/c.en.gz").size() is None
 
 
+def test_a_file_whose_lines_end_in_carriage_returns_alone_is_told(tmp_path: Path) -> None:
+    for content in ("a\tx\rb\ty\r", "\ufeffa\tx\rb\ty", "a\tb\r" * 4_000_000):
+        path = write(tmp_path / "c.tsv", content)
+        assert error(f"tsv:{path}") == (
+            f"{path}: its lines end in carriage returns alone; write line feeds instead, as with tr '\\r' '\\n'"
+        )
+    for content, pairs in {"a\tx\r": [("a", "x")], "a\rb\tx\r\nc\rd\ty": [("a\rb", "x"), ("c\rd", "y")]}.items():
+        assert list(open_corpus(f"tsv:{write(tmp_path / 'c.tsv', content)}").pairs()) == pairs
+
+
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, ending: str) -> None:
     spec = text(tmp_path, "\ufeffa\r\n\ufeffb\r\n", "\ufeffx\r\ny\r\n", ending)
