@@ -6,6 +6,7 @@ import io
 import os
 import re
 import stat
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,11 @@ def check_has_line_feeds(first_line: bytes, name: str) -> None:
         raise UserError(
             f"{name}: its lines end in carriage returns alone; write line feeds instead, as with tr '\\r' '\\n'"
         )
+
+
+def is_blank(line: str) -> bool:
+    """Returns whether a line shows nothing: white space, control and format characters, as NUL and soft hyphens are."""
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
 
 
 def count_lines(path: Path) -> int | None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from base.errors import UserError
 from base.keys import short_names
+from data.lines import is_blank
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.maps import attention_maps, output_ids, titled
 from infer.attention.page import as_json
@@ -35,8 +36,9 @@ class _Shown(NamedTuple):
 
 def check_sentence(text: str) -> None:
     """Raises `UserError` if the text is empty, too long, or more than a line."""
-    if not text.strip() or len(text) > LONGEST or "\n" in text:
-        raise UserError(f"give one line of 1 to {LONGEST:,} characters a sentence; here are {len(text.strip()):,}")
+    count = 0 if is_blank(text) else len(text.strip())
+    if not count or len(text) > LONGEST or "\n" in text:
+        raise UserError(f"give one line of 1 to {LONGEST:,} characters a sentence; here are {count:,}")
 
 
 class Demo:

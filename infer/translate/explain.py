@@ -19,6 +19,7 @@ from base.errors import UserError
 from base.files import write_text, writing
 from base.html import assembled, embedded, inline_scripts, script_policy
 from base.ids import EOS
+from data.lines import is_blank
 from data.tokenizer import Tokenizer
 from infer.attention.page import labels
 from infer.translate.options import Decoding
@@ -243,7 +244,7 @@ def explained(
     decoded = [text.removesuffix("\r") for chunk in chunks(lines, MOST_LINES) for text in chunk]
     trees: list[BeamTree] = []
     for number, text in enumerate(decoded, 1):
-        if not tokenizer.encode(text):
+        if is_blank(text) or not tokenizer.encode(text):
             continue
         try:
             trees.append(beam_tree(model_config, params, tokenizer, decoding, text))

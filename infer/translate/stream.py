@@ -12,7 +12,7 @@ from typing import IO, Any
 from base.errors import UserError
 from base.numbers import counted
 from base.progress import Progress
-from data.lines import LONGEST_LINE, check_has_line_feeds
+from data.lines import LONGEST_LINE, check_has_line_feeds, is_blank
 from infer.translate.consensus import consensus
 from infer.translate.nbest import entry
 from infer.translate.translator import Required, Translation, Translator, note_unknown
@@ -179,7 +179,7 @@ def _note_empty(texts: list[str], translations: list[Translation], first_line: i
     `empty` is how many there were before these.
     """
     for line, (text, translation) in enumerate(zip(texts, translations, strict=True), first_line):
-        if text.strip() and not translation.text:
+        if not is_blank(text) and not translation.text:
             empty += 1
             if empty <= EMPTY_NOTES:
                 print(f"note: line {line}: {why_empty(translation)}", file=sys.stderr)

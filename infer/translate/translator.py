@@ -22,6 +22,7 @@ from base.ids import EOS, UNK
 from base.notes import note
 from base.numbers import counted
 from data.length_batches import LengthBatch, length_batches
+from data.lines import is_blank
 from data.tokenizer import STAND_IN, Tokenizer
 from infer.runs import Run
 from infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
@@ -145,7 +146,7 @@ class Translator:
         first_line: int = 1,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Translation]:
-        """Returns the translations of `texts`, in order; a line without subwords gives the empty text.
+        """Returns the translations of `texts`, in order; a blank line or one without subwords gives the empty text.
 
         A line beyond the input limit is split, if possible between sentences, or else between words; the translations
         of its pieces are joined as their script is written, their log-probabilities and scores are summed, and a
@@ -172,13 +173,15 @@ class Translator:
         return [_join(pieces) for pieces in found]
 
     def _pieces(self, line: int, text: str, *, must_be_whole: bool) -> list[list[int]]:
-        """Returns the ids of a line in pieces that fit the input limit: none of a line without subwords.
+        """Returns the ids of a line in pieces that fit the input limit: none of a blank line or one without subwords.
 
         A warning on stderr says if there are several.
 
         Raises:
           UserError: there are several, and the line `must_be_whole`.
         """
+        if is_blank(text):
+            return []
         pieces = [ids for ids in self._cut(text) if ids]
         if len(pieces) <= 1:
             return pieces

@@ -134,6 +134,8 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo, monkeypa
     assert own["hypotheses"][0]["score"] == pytest.approx(log_prob / ((5 + n) / 6) ** 0.6, rel=1e-3), "what it wrote"
     with pytest.raises(UserError, match=r"give one line of 1 to 1,000 characters a sentence; here are 1,001$"):
         demo.answer("The dog sleeps.", "x" * 1001)
+    with pytest.raises(UserError, match=r"here are 0$"):
+        demo.answer("\xad\x00")
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_a_page_holds_the_trees_as_data_and_asks_the_network_for_nothing(run: Ru
 def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path: Path) -> None:
     decoding = Decoding(beam=2, alpha=0.6, extra_length=3)
     given = (run.model_config, run.params, run.tokenizer, decoding)
-    source = "The dog sleeps.\r\n\n\u200b\nThe cat".encode()
+    source = "The dog sleeps.\r\n\n\u200b\n\xad\nThe cat".encode()
     lines = explained(io.BytesIO(source), *given, tmp_path / "beam.html")
     assert b"".join(lines) == source
     text = (tmp_path / "beam.html").read_text(encoding="utf-8")

@@ -126,9 +126,10 @@ def test_new_parameters_and_new_lines_compile_nothing(config, tokenizer, params)
     assert stages._stage._cache_size() == compiled
 
 
-def test_lines_without_a_subword_stay_empty(config, tokenizer, params):
-    found = make(config, tokenizer).translate(params, ["", "the dog", "   \t ", "\x01\x02"])
-    assert [bool(t.text) for t in found] == [False, True, False, False]
+def test_blank_lines_and_those_without_a_subword_stay_empty(config, tokenizer, params):
+    blank = ["", "   \t ", "\x01\x02", "\x00", "\xad", "\u200b", "\u200d", "\u2060\u200e", "\ufeff", "\ufffd"]
+    found = make(config, tokenizer).translate(params, [*blank, "the\xad dog\x00"])
+    assert [bool(t.text) for t in found] == [False] * len(blank) + [True]
     assert found[0].hypotheses == (("", 0.0, 0.0, ()),)
     assert make(config, tokenizer).translate(params, []) == []
 
