@@ -29,13 +29,8 @@ def folder(flag: str, path: str | Path) -> Path:
     """Returns the folder that the flag `--FLAG` names, with `~` expanded; it need not exist.
 
     Raises:
-      UserError: the path is a URL, which would silently become a local folder named `gs:`, or as `expanded`.
+      UserError: as `expanded`.
     """
-    if re.match(r"[A-Za-z][\w+.-]+:/", str(path)):
-        raise UserError(
-            f"--{flag}={path}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "
-            "gcsfuse) and give its mount point"
-        )
     return expanded(path, f"--{flag}={path}")
 
 
@@ -109,10 +104,15 @@ def expanded(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:
-      UserError: no file can have this path, or it begins with the home of a user who does not exist; the message begins
-        with `where`.
+      UserError: it is a URL, which would silently become a local folder named `gs:`, no file can have this path, or it
+        begins with the home of a user who does not exist; the message begins with `where`.
     """
     text = str(path)
+    if re.match(r"[A-Za-z][\w+.-]+:/", text):
+        raise UserError(
+            f"{where}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "
+            "gcsfuse) and give its mount point"
+        )
     try:
         encoded = os.fsencode(text)
     except UnicodeEncodeError as error:

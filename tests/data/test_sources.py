@@ -12,7 +12,7 @@ import pytest
 
 from base.errors import UserError
 from data import sources
-from data.lines import LONGEST_LINE
+from data.lines import LONGEST_LINE, read_lines
 from data.sources import open_corpus
 from data.tfds import download
 
@@ -286,6 +286,19 @@ def test_a_corpus_counts_its_records_where_that_is_quick(tmp_path: Path) -> None
         corpus = open_corpus(spec)
         assert corpus.size() == len(list(corpus.pairs())), spec
     assert open_corpus(f"lines:{tmp_path}/c.en.gz").size() is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["text:gs://b/c.{en,de}", "tsv:gs://b/c:{en,de}", "lines:s3://b/c", "chars:gs://b/c:train", "trees:gs://b/c"],
+)
+def test_a_corpus_in_a_bucket_is_told_to_be_mounted(spec: str) -> None:
+    assert error(spec) == (
+        f"corpus {spec!r}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with"
+        " gcsfuse) and give its mount point"
+    )
+    with pytest.raises(UserError, match=r"^gs:/b/c: this is a URL; only mounted"):
+        list(read_lines(Path("gs://b/c")))
 
 
 def test_a_file_whose_lines_end_in_carriage_returns_alone_is_told(tmp_path: Path) -> None:
