@@ -18,8 +18,8 @@ Without COUNT there are 100,000 sentences of a training split and 1,000 of any o
 
 The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
 feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
-sentence. A file with carriage returns and no line feed is refused. A line has at most 16 MiB. A byte order mark at the
-beginning is dropped. FILE.gz is read where there is no FILE.
+sentence. A file with carriage returns and no line feed is refused. A line has at most 16 MiB, a text of `chars:` 2^30
+characters. A byte order mark at the beginning is dropped. FILE.gz is read where there is no FILE.
 """
 
 import difflib
@@ -52,6 +52,7 @@ _SIZES = {  # sentences of the grammar's splits
     "rich:train": 100_000,
 }
 _MOST = 100_000_000  # sentences of the grammar: days of work
+_LONGEST_TEXT = 1 << 30  # characters of `chars:`, which is one sequence in memory: a small .gz may be far larger
 _GRAMMAR_FILES = ("grammar/*.py", "grammar/words/*.tsv")
 _GRAMMAR_SPLITS = ", ".join(_SIZES)
 
@@ -265,8 +266,16 @@ def _chars(spec: str, rest: str) -> Corpus:
         rest, _, part = rest.rpartition(":")
     path = file_named(spec, rest)
 
+    def lines() -> Iterator[str]:
+        length = -1  # the last line feed is not counted
+        for line in read_lines(path):
+            length += len(line) + 1
+            if length > _LONGEST_TEXT:
+                raise UserError(f"{path}: more than {_LONGEST_TEXT:,} characters, too many for one text; split it")
+            yield line
+
     def text() -> Pairs:
-        characters = "\n".join(read_lines(path))
+        characters = "\n".join(lines())
         nine_tenths = len(characters) * 9 // 10
         if part == "train":
             characters = characters[:nine_tenths]

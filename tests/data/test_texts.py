@@ -12,6 +12,7 @@ import sentencepiece
 from base.errors import UserError
 from base.ids import BOS, EOS, UNK
 from configs.common import default
+from data import sources
 from data.batching import TextBatch
 from data.cache import prepare
 from data.imported import open_tokenizer
@@ -52,6 +53,19 @@ def test_the_parts_of_a_text_are_its_first_nine_tenths_and_the_rest(file: Path) 
     assert len(train) == len(valid) == 1 and train[0][0] + valid[0][0] == TEXT
     assert len(train[0][0]) == len(TEXT) * 9 // 10
     assert len({open_corpus(f"chars:{file}{part}").fingerprint for part in ("", ":train", ":valid")}) == 3
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_text_of_characters_is_not_longer_than_memory_allows(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"c{ending}"
+    path.write_bytes(gzip.compress(b"abc\ndef\n") if ending else b"abc\ndef\n")
+    monkeypatch.setattr(sources, "_LONGEST_TEXT", 7)
+    assert list(open_corpus(f"chars:{path}").pairs()) == [("abc\ndef",)]
+    monkeypatch.setattr(sources, "_LONGEST_TEXT", 6)
+    with pytest.raises(UserError, match=rf"^{path}: more than 6 characters, too many for one text; split it$"):
+        list(open_corpus(f"chars:{path}").pairs())
 
 
 def test_a_line_is_a_sequence(file: Path) -> None:
