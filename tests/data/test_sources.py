@@ -94,6 +94,11 @@ def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
     assert re.search(r"c\.de\.gz, after line \d+: cannot be read \(Error -3 while decompressing", error(spec))
 
 
+def test_one_carriage_return_before_a_line_feed_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "c", "\ra\r\r\n\r\nb\r\r")
+    assert list(read_lines(path)) == ["\ra\r", "", "b\r"]
+
+
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_a_line_without_an_end_is_not_held_in_memory(tmp_path: Path, ending: str) -> None:
     spec = text(tmp_path, "a\n" + "b" * (LONGEST_LINE + 1), "x\ny\n", ending)

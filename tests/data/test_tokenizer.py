@@ -2,7 +2,9 @@ import io
 import random
 import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sentencepiece
@@ -146,6 +148,22 @@ def test_a_large_corpus_is_sampled_the_same_every_time(monkeypatch: pytest.Monke
     assert first == second and len(set(first)) == 100 and set(first) <= set(lines)
     assert any(int(line.split()[1]) > 900 for line in first)
     assert module._sample(iter(lines), 1_000) == lines
+
+
+def test_every_line_is_as_likely_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = random.Random(1)  # which goes on from sample to sample
+    monkeypatch.setattr(module, "random", SimpleNamespace(Random=lambda seed: one))
+    counts = Counter(line for _ in range(4_000) for line in module._sample(["a", "b", "c", "d"], 2))
+    for line in "abcd":
+        assert abs(counts[line] - 2_000) < 5 * 32, f"{line}: five standard deviations of a binomial"
+
+
+def test_the_rarest_characters_are_spelled_in_bytes(tmp_path: Path) -> None:
+    """Of 20,000 characters, or 40,000 with spaces, the last is beyond a share of 0.9999, the four before it are not."""
+    lines = ["a b c d e f"] * 3_333 + ["щ щ щ щ", "ж"]
+    tokenizer = Tokenizer.train(lines, 270, tmp_path / "t.model")
+    assert "щ" in tokenizer.pieces(tokenizer.encode("щ"))
+    assert tokenizer.pieces(tokenizer.encode("ж")) == ["▁", "<0xD0>", "<0xB6>"]
 
 
 def test_errors_say_what_would_do(tmp_path: Path) -> None:
