@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --quiet
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart notebooks docs test test-all test-long test-processors lint check format lock clean
+.PHONY: help install quickstart notebooks docs test lab-test test-all test-long test-processors lint check format lock clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -67,11 +67,14 @@ format: install  ## format the sources with ruff
 test: install  ## run the tests, with shapes and types checked at run time (5 to 10 minutes on 2 cores)
 	@$(PYTEST)
 
-test-all: install  ## run the slow tests as well (half an hour to an hour)
-	@$(PYTEST) -m "not long"
+lab-test: install  ## run the tests of our own studies, probes and benchmarks
+	@$(PYTEST) lab/tests
+
+test-all: install  ## run the slow tests as well, and the lab's (half an hour to an hour)
+	@$(PYTEST) -m "not long" tests lab/tests
 
 test-long: install  ## run the tests that take a minute or more each: TPU compilation, faults, damaged files, a browser
-	@$(PYTEST) -m long
+	@$(PYTEST) -m long tests lab/tests
 
 check: lint test-all  ## lint, then run all tests but the long ones: for a change to the code
 

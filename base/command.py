@@ -36,7 +36,7 @@ _LESS = (
     "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
     "validation and scoring read a line whole: leave out the longest, or break it"
 )
-_PACKAGES = ("data", "run", "infer", "train", "paper")  # whose flags --help lists, and not those of libraries
+_ROOT = Path(__file__).parent.parent  # --help lists the flags of the packages in it, and not those of libraries
 _GROUPS = {  # what --help writes above the flags of a file that several commands share
     "infer.options": "The run and its decoding",
     "run.changes": "The run and its decoding",
@@ -278,7 +278,7 @@ def _version() -> str:
 def _listed_flags() -> str:
     """Returns the description of every flag that the command's own code defines, in whichever file, in groups."""
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        if module.partition(".")[0] in _PACKAGES:
+        if _is_ours(module):
             for flag in defined:
                 flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     groups: dict[str, list[str]] = {"Flags": []}
@@ -287,6 +287,11 @@ def _listed_flags() -> str:
         groups.setdefault(title, []).append(_described(flag))
     paragraphs = ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
     return "\n\n".join(paragraphs)
+
+
+def _is_ours(module: str) -> bool:
+    """Returns whether a module is of this repository, not of a library."""
+    return (_ROOT / module.partition(".")[0]).is_dir()
 
 
 def _described(flag: flags.Flag) -> str:
@@ -328,8 +333,7 @@ def _check_values() -> None:
     files or folders, runs or splits, the first would be left out without a word.
     """
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
-        is_ours = module == sys.argv[0] or module.partition(".")[0] in _PACKAGES
-        if not is_ours:
+        if module != sys.argv[0] and not _is_ours(module):
             continue
         for flag in defined:
             if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:

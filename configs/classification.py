@@ -4,7 +4,7 @@ r"""A classifier of the grammar's English: the tense of a sentence, the number o
     python -m train --config=configs/classification.py:number --workdir=runs/number --init=runs/masked_lm \
         --config.data.tokenizer=runs/masked_lm/tokenizer.model
     python -m infer --workdir=runs/number --split=test
-    python -m benchmarks.bag_of_words --workdir=runs/number
+    python -m lab.benchmarks.bag_of_words --workdir=runs/number
 
 Without --init it starts from new parameters; the difference is what pre-training contributes.
 
@@ -23,7 +23,7 @@ Pre-training is shown to help if p of a two-sided t-test over the seeds is below
     done
 
 Ours:  accuracy with and without --init, three seeds: tense 85.3 and 80.7 %, number 95.7 and 89.9 %, clause 96.1 and
-       93.2 %: not shown, for none of them. `python -m paper families` has the intervals. With one pre-training run for
+       93.2 %: not shown, for none of them. `python -m lab families` has the intervals. With one pre-training run for
        all seeds it had looked shown. A bag of words, which has no record: 91.0, 91.1 and 98.8 %.
 Cost:  about a minute of training on one busy CPU core, after the masked language model.
 """

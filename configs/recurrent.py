@@ -6,7 +6,7 @@
 
 Each has one layer of LSTMs, and as many parameters as the quickstart's model to within 1 %.
 
-Ours:  docs/studies.md, with other learning rates: `configs/bottleneck.py`.
+Ours:  lab/studies/bottleneck/README.md, with other learning rates.
 Cost:  three to five minutes on one core of a shared machine.
 """
 

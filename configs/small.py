@@ -23,7 +23,7 @@ at 69 and 34 BLEU, and the rank correlation was -0.22.
 Outcome: neither shown nor refuted: the correlation is 0.34, its interval reaches from -0.22 to 0.83. A3, C3 and big
 have the wrong sign. C3 and big lie furthest out, and both seem to start badly with this rate and warm-up, which were
 chosen on base alone: see configs/ablations.py. Without these two the correlation would be 0.74, but to leave them out
-after the fact shows nothing. In the second design, configs/table3_second.py, every row chooses its schedule, and the
+after the fact shows nothing. In a second design, lab/studies/second, every row chooses its own schedule, and the
 result is again neither.
 Cost: 1 to 6 minutes each on one core of a shared machine, A4 up to 11, big 8 to 10.
 """

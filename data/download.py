@@ -5,9 +5,9 @@
 CORPUS is one of
 
     shakespeare          for configs/char_lm.py
-    multi30k             for configs/multi30k.py and configs/multi30k_raw.py
+    multi30k             for configs/multi30k.py and lab/studies/multi30k_raw/design.py
     multi30k_published   for configs/multi30k_published.py
-    sigmorphon2021       for configs/g2p.py
+    sigmorphon2021       for lab/studies/g2p/design.py
 
 The same command resumes a download that was interrupted. Each file's SHA-256 is compared with the one in
 data/corpora.py, and a file that differs is not kept. The files go into ~/.cache/vaswani/corpora, or

@@ -1,7 +1,7 @@
 """Dropout (Srivastava et al. 2014; section 5.4 of the paper) with a choice of random bits.
 
 "threefry" draws the mask with `jax.random` and is the reference. "hash" computes it from each element's own index, a
-handful of integer operations that fuse with their neighbours (benchmarks/training_step.py compares the two). It is a
+handful of integer operations that fuse with their neighbours (`lab.benchmarks.training_step` compares the two). It is a
 statistical generator, not a cryptographic one; tests/model/test_dropout.py tests its rate and its independence across
 seeds, layers, positions and steps.
 """

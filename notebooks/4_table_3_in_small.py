@@ -38,7 +38,7 @@ from paper.rows import row_runs
 from paper.tables.table3 import small
 from paper.tables.trend import paired_differences
 
-RESULTS = Path(os.environ.get("RESULTS", "../results"))
+RESULTS = Path(os.environ.get("RESULTS", "../paper/records"))
 
 found = find_records(RESULTS)
 table = small(found)

@@ -1,36 +1,14 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
-    python -m paper layers|extrapolation|scan|scan_length|scaling|families|second|bottleneck|scores|distance|
-                    norms|mup|optimisers|g2p --runs=DIR [--plot=FILE]
-    python -m paper cards --runs=DIR [--markdown | --csv]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
-`python -m paper.results`. A run is recognised by its recorded config, not by its name; runs of other configs are
-ignored. A row shows the mean of its seeds, for two or more ± their standard deviation; a dagger marks runs whose code
-cannot be checked out again. A row that has not run says so; --commands prints how to run it. Tables 2 and 4 need
-evaluations of the test split, Table 3 of the validation split (`python -m infer --split=valid`). Table 1 needs the
-record of `python -m paper.table1`. `all` prints the four tables and all studies. `cards` lists the main claims
-that they make, with a verdict on each and a command that repeats one of its runs.
-
-The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
-draws a study's figure.
-
-  layers         what can replace self-attention
-  extrapolation  positions beyond the training length
-  scan           new combinations of known commands
-  scan_length    outputs longer than any in training
-  scaling        a law fitted to model sizes and amounts of data
-  families       models built from the same blocks
-  second         Table 3 scaled down, second design
-  bottleneck     how much of a long sentence one vector holds
-  scores         why dot products are divided by sqrt(d_k)
-  distance       whether distant words matter more to some layers
-  norms          where post-norm fails to start
-  mup            whether the best learning rate stays the same as a model grows
-  optimisers     which optimiser is the fastest
-  g2p            from letters to phones in ten languages
+`python -m paper.results`; DIR may be several folders with commas between them. A run is recognised by its recorded
+config, not by its name; runs of other configs are ignored. A row shows the mean of its seeds, for two or more ± their
+standard deviation; a dagger marks runs whose code cannot be checked out again. A row that has not run says so;
+--commands prints how to run it. Tables 2 and 4 need evaluations of the test split, Table 3 of the validation split
+(`python -m infer --split=valid`). Table 1 needs the record of `python -m paper.table1`. `all` prints the four tables.
 
 --html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
 maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
@@ -43,23 +21,7 @@ from base.errors import UserError
 from run import changes
 
 TABLES = ("table1", "table2", "table3", "table4")
-STUDIES = (
-    "layers",
-    "extrapolation",
-    "scan",
-    "scan_length",
-    "scaling",
-    "families",
-    "second",
-    "bottleneck",
-    "scores",
-    "distance",
-    "norms",
-    "mup",
-    "optimisers",
-    "g2p",
-)
-WHAT = (*TABLES, *STUDIES, "cards", "figures", "all")
+WHAT = (*TABLES, "figures", "all")
 
 
 def main(argv: list[str]) -> None:
@@ -74,10 +36,9 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("runs", "results", "folder with runs and records, at any depth")
+    flags.DEFINE_string("runs", "paper/records", "folders with runs and records, at any depth; commas between several")
     flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
     flags.DEFINE_string("output", "figures", "folder for `figures`; created if absent")
-    flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
     changes.define_flag()

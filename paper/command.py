@@ -1,47 +1,53 @@
 """What `python -m paper` does once its flags have been checked."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import folder, output_file, output_folder
+from base.files import folder, folders, output_file, output_folder
 from base.table import Table, as_csv, as_markdown, as_text
-from paper import cards
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.page import write
-from paper.studies import STUDIES
 from paper.tables import table1, table2, table3, table4
 
 
 def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
-    if options.plot is not None and what not in STUDIES:
-        raise UserError(f"--plot={options.plot}: only a study has a figure to put there: {', '.join(STUDIES)}")
     output = output_folder("output", options.output) if what == "figures" else None
     page = None if options.html is None else output_file("html", options.html)
-    drawn = None if options.plot is None else output_file("plot", options.plot, (".svg", ".png", ".pdf"))
-    records = find_records(folder("runs", options.runs))
-    for note in records.notes:
-        print(note, file=sys.stderr)
+    records = read(options.runs)
     if output:
         draw(records, output, options.runs)
-    made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
-    shown: list[Table] = []
-    for tables in made.values():
-        shown += tables
-    if options.commands:
-        shown.append(commands())
-    if shown:
-        print("\n\n".join(map(_form(options), shown)))
-    if drawn:
-        STUDIES[what].plot(records, drawn)
+    made = make(what, records)
+    print_tables(made, commands() if options.commands else None, options)
     if page:
         from paper.report.report import report  # only now: it loads matplotlib
 
-        write(page, report(made, records, options.runs))
+        write(page, report(made, records, options.runs, commands()))
+
+
+def read(places: str) -> Records:
+    """Returns what is recorded below these folders, which have commas between them; says what was left out.
+
+    Raises:
+      UserError: there is no such folder.
+    """
+    records = find_records(*(folder("runs", place) for place in folders("runs", places)))
+    for note in records.notes:
+        print(note, file=sys.stderr)
+    return records
+
+
+def print_tables(made: Mapping[str, Sequence[Table]], commands: Table | None, options: Any) -> None:
+    """Prints tables, and then that of commands if there is one, in the form that the flags ask for."""
+    tables = [table for of_name in made.values() for table in of_name]
+    if commands:
+        tables.append(commands)
+    if tables:
+        print("\n\n".join(map(_form(options), tables)))
 
 
 def _form(options: Any) -> Callable[[Table], str]:
@@ -52,13 +58,12 @@ def _form(options: Any) -> Callable[[Table], str]:
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:
-    """Returns the tables that `what` names, by the paper's table or the study."""
+    """Returns the tables that `what` names, by the paper's table."""
     makers = {
         "table1": layer_types,
         "table2": table2.tables,
         "table3": table3.tables,
         "table4": table4.tables,
-        **{name: study.tables for name, study in STUDIES.items()},
     }
     return {name: tables(records) for name, tables in makers.items() if what in (name, "all")}
 

@@ -1,18 +1,20 @@
 """Finds runs and reads what each has recorded.
 
 Reads run folders (`config.json`, `metrics.jsonl`, `evaluations/`), which may come from anywhere and are checked, and
-what our own commands write and nobody edits: the records of `python -m paper.results`, the reports of `train.scaling`,
-and the record of `paper.table1`. `paper.rows` knows which row of a table a run is.
+what our own commands write and nobody edits: files of records, one a line (.jsonl), each of a run or of what
+`python -m train.compile` reports, and the record of `paper.table1`. `paper.rows` knows which row of a table a run is.
 """
 
+import json
 import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.checked_json import Schema, check, read_json
+from base.checked_json import Schema, check, read_json, read_json_lines
 from base.errors import UserError
+from base.files import write_text
 from configs.common import default
 from infer.scores.bleu import TABLED
 from paper.provenance import caveats
@@ -23,6 +25,7 @@ from train.patience import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs
+_OF_A_RECORD = {"name", "config", "evaluation", "caveats", "launches", "training"}  # keys in the record of a run
 _DEFAULTS = as_json(default())
 _EXAMPLE = default().to_dict()  # of every key, and of the type of its value
 # Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another
@@ -88,7 +91,7 @@ class RunRecord(NamedTuple):
     `config` has every key; `problem` is "" once training has ended, else why not; `steps` and `minutes` are of
     training so far; `launches` are those of `run.json`, `validations` the records of `metrics.jsonl`, both oldest
     first; `caveats` as in `paper.provenance`; `tolerance` is in nats, by how much the loss may differ when the run is
-    trained again.
+    trained again; `record` is the name in a file of records, which `path` then is, and "" of a run's folder.
     """
 
     path: Path
@@ -101,6 +104,12 @@ class RunRecord(NamedTuple):
     validations: list[dict[str, Any]]
     caveats: list[str]
     tolerance: float = TOLERANCE
+    record: str = ""
+
+    @property
+    def label(self) -> str:
+        """What a note calls the run: the name of its record, or its folder."""
+        return self.record or str(self.path)
 
     @property
     def begun(self) -> bool:
@@ -114,7 +123,7 @@ class RunRecord(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Everything below a folder: runs, reports of `train.scaling`, records of `paper.table1`, and what is damaged.
+    """Everything below some folders: runs, reports of `train.compile`, records of `paper.table1`, and what is damaged.
 
     The records of `paper.table1`, `layers`, are oldest first.
     """
@@ -125,20 +134,21 @@ class Records(NamedTuple):
     notes: list[str]
 
 
-def find_records(folder: Path) -> Records:
-    """Reads everything in `folder` and all folders in it; what is damaged is left out with a note.
+def find_records(*folders: Path) -> Records:
+    """Reads everything in these folders and all folders in them; what is damaged is left out with a note.
 
     Raises:
       UserError: there is no such folder.
     """
-    if not folder.is_dir():
-        raise UserError(f"--runs={folder}: there is no such folder; give one that holds run folders or records")
     records = Records([], [], [], [])
-    for path in _json_files(folder):
-        try:
-            _read(path, records)
-        except UserError as error:
-            records.notes.append(f"left out: {error}")
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"--runs={folder}: there is no such folder; give one that holds run folders or records")
+        for path in _json_files(folder):
+            try:
+                _read(path, records)
+            except UserError as error:
+                records.notes.append(f"left out: {error}")
     records.layers.sort(key=lambda measured: str(measured.get("time", "")))
     return records
 
@@ -156,7 +166,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
         if is_run:
             yield place / "config.json"
         else:
-            yield from sorted(place / name for name in files if name.endswith(".json"))
+            yield from sorted(place / name for name in files if name.endswith((".json", ".jsonl")))
         # Of links only those to runs are followed, since others may lead anywhere.
         for name in folders:
             config = place / name / "config.json"
@@ -169,15 +179,16 @@ def _read(path: Path, records: Records) -> None:
     if path.name == "config.json":
         records.runs.append(read_run(path.parent))
         return
-    content = read_json(path, object)
-    keys = content.keys() if isinstance(content, dict) else set()
-    if {"config", "evaluation", "caveats", "launches", "training"} <= keys:
-        records.runs.append(recorded_run(path, content))
-    elif keys == {"arguments", "report"}:
-        report = content["report"]
-        records.compiled.append({**report, "config": completed(report["config"])})
-    elif {"types", "crossovers", "paths_at"} <= keys:
-        records.layers.append(content)
+    lines = read_json_lines(path, object) if path.suffix == ".jsonl" else [read_json(path, object)]
+    contents = [content for content in lines if isinstance(content, dict)]
+    # Of a damaged file nothing is added: half of its seeds would look like a row that has run.
+    records.runs.extend([recorded_run(path, content) for content in contents if content.keys() >= _OF_A_RECORD])
+    for content in contents:
+        if {"name", "arguments", "report"} <= content.keys():
+            report = content["report"]
+            records.compiled.append({**report, "config": completed(report["config"])})
+        elif {"types", "crossovers", "paths_at"} <= content.keys():
+            records.layers.append(content)
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -302,7 +313,7 @@ def _problem(path: Path, config: dict[str, Any], done: int, validations: list[di
 
 
 def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
-    """Returns the run of a record that `paper.results` wrote.
+    """Returns the run of a record that `paper.results` wrote into the file `path`.
 
     Raises:
       UserError: its tolerance is none.
@@ -316,20 +327,41 @@ def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
         steps=training["steps"],
         minutes=training["minutes"],
         launches=content["launches"],
-        evaluations=[Evaluation(content["evaluation"], path.with_suffix(".txt"))],
+        evaluations=[Evaluation(content["evaluation"], lines_of(path, content["name"]))],
         validations=training["validations"],
         caveats=content["caveats"],
         tolerance=_tolerance(path, content),
+        record=content["name"],
     )
+
+
+def save(path: Path, record: dict[str, Any]) -> None:
+    """Writes a record into a file of records, in place of one of the same name; the file need not exist.
+
+    Raises:
+      UserError: the file is damaged, or cannot be written.
+    """
+    others = [other for other in read_json_lines(path, {"name": str}) if other["name"] != record["name"]]
+    records = sorted([*others, record], key=lambda saved: saved["name"])
+    lines = [json.dumps(saved, ensure_ascii=False, separators=(",", ":")) for saved in records]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def lines_of(path: Path, name: str) -> Path:
+    """Returns the file of the translations of a record, which need not exist: NAME.txt beside the file of records."""
+    return path.parent / f"{name}.txt"
 
 
 def _tolerance(path: Path, content: dict[str, Any]) -> float:
     """Returns the tolerance that a record states; of one that is older than the field, the one that new ones state."""
     if "tolerance" not in content:
         return TOLERANCE
-    tolerance = check(path, "", content, {"tolerance": float})["tolerance"]
+    name = content["name"]
+    tolerance = check(path, name, content, {"tolerance": float})["tolerance"]
     if not 0 <= tolerance < math.inf:
-        raise UserError(f"{path}: damaged: tolerance is {tolerance}; it must be a finite number of nats, at least 0")
+        fault = f"tolerance is {tolerance}; it must be a finite number of nats, at least 0"
+        raise UserError(f"{path}: damaged in {name}: {fault}")
     return float(tolerance)
 
 

@@ -1,54 +1,58 @@
 """Records what a finished run was and what it scored, small enough to commit, and rewrites the pages made from records.
 
-    python -m paper.results --workdir=runs/multi30k --name=multi30k     # writes results/multi30k.json
-    python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid
+    python -m paper.results --workdir=runs/multi30k --name=multi30k              # a line of paper/records/runs.jsonl
+    python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid          # of table3.jsonl, there
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
     python -m paper.results --workdir=runs/a,runs/b,runs/c --name=ensemble       # of three, in the first one's folder
-    python -m paper.results                       # rewrites the tables in README.md and docs/, and docs/figures/
+    python -m paper.results                                     # rewrites the tables in README.md and docs/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
 (versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
-when `python -m paper.reproduce` repeats it, and the SHA-256 of its translations; --translations saves those too, as
-NAME.txt, for paired tests. Files are named from the home (~/) or from beside the project (../), not by a folder of one
+when it is trained again, and the SHA-256 of its translations; --translations saves those too, as NAME.txt beside the
+file, for paired tests. Files are named from the home (~/) or from beside the project (../), not by a folder of one
 machine. A run is refused if its training has not ended, and if its code cannot be checked out again: uncommitted
 changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the latter all the
 same, and every table marks it with a dagger.
 
-The README's table and docs/results.md, which has every score and its signature, are made from the records directly in
-results/ and from nothing else. docs/tables.md (what `python -m paper all` prints), the list of claims in
-docs/reproduce.md (`python -m paper cards`) and a figure of each study that has run, docs/figures/STUDY.svg, are made
-from the records in its subfolders as well. A new record replaces the old one.
+The README's table and docs/results.md, which has every score and its signature, are made from the records of
+paper/records/runs.jsonl and from nothing else; docs/tables.md (what `python -m paper all` prints) from all in
+paper/records. A new record replaces the old one of its name.
 """
 
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from absl import flags
 
 from base.checked_json import check
 from base.command import run
 from base.errors import UserError
-from base.files import folder, folders, sha256, write_json, write_text
+from base.files import folder, folders, sha256, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
-from paper import cards
 from paper.command import make
-from paper.records import TOLERANCE, Records, RunRecord, find_records, newest_evaluation, read_run, without_flags
+from paper.records import (
+    TOLERANCE,
+    Records,
+    RunRecord,
+    find_records,
+    lines_of,
+    newest_evaluation,
+    read_run,
+    save,
+    without_flags,
+)
 from paper.rows import RowRuns, ScoredRun, caveat_notes, dagger_notes
-from paper.studies import STUDIES
 from paper.tables.cost import devices
 
-RESULTS = Path("results")
+RECORDS = Path("paper/records")
 README = Path("README.md")
 SCORES = Path("docs/results.md")
 TABLES = Path("docs/tables.md")
-CARDS = Path("docs/reproduce.md")
-FIGURES = Path("docs/figures")
 BEGIN = "<!-- results: made by `python -m paper.results` -->"
 END = "<!-- end of results -->"
 COLUMNS = {  # heading: key of the evaluation
@@ -112,16 +116,23 @@ def runs_of(workdir: Path, name: str) -> dict[str, Path]:
 
 
 def write_record(
-    workdir: Path, name: str, split: str, *, translations: bool, allow_dirty: bool, others: Sequence[Path] = ()
+    path: Path,
+    workdir: Path,
+    name: str,
+    split: str,
+    *,
+    translations: bool,
+    allow_dirty: bool,
+    others: Sequence[Path] = (),
 ) -> None:
-    """Writes the record of a run as results/NAME.json and, if wanted, its translations as results/NAME.txt.
+    """Writes the record NAME of a run into a file of records and, if wanted, its translations as NAME.txt beside it.
 
     Those of the record that it replaces are removed. With `others` it is that of their ensemble.
 
     Raises:
       UserError: a run has not ended, there are no translations to save, or as `make_record`.
     """
-    run_record, *other_records = [read_run(path) for path in (workdir, *others)]
+    run_record, *other_records = [read_run(place) for place in (workdir, *others)]
     for member in (run_record, *other_records):
         if member.problem:
             raise UserError(f"{member.path}: not recorded, since its training has not ended: {member.problem}")
@@ -129,12 +140,12 @@ def write_record(
     lines = newest_evaluation(run_record, split, other_records).lines
     if translations and not lines.is_file():
         raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
-    path = RESULTS / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".txt").unlink(missing_ok=True)
-    write_json(path, record)
+    save(path, {"name": name, **record})
+    saved = lines_of(path, name)
+    saved.unlink(missing_ok=True)
     if translations:
-        shutil.copyfile(lines, path.with_suffix(".txt"))
+        saved.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(lines, saved)
 
 
 def _without_this_machine(part: Any) -> Any:
@@ -177,7 +188,7 @@ def summary(records: dict[str, RunRecord]) -> str:
         case = ", lower-cased" if _lowers(record) else ""
         rows.append(
             (
-                _linked(name, shown[name], "results"),
+                _linked(name, shown[name], RECORDS / "runs.jsonl"),
                 _training_pairs(record),
                 f"{_headline_score(record):.2f}{case}",
                 f"{record.minutes:.0f} minutes, {devices(record.device)}",
@@ -208,7 +219,7 @@ def table(records: dict[str, RunRecord]) -> str:
         readings = ["" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()]
         rows.append(
             (
-                _linked(name, row, "../results"),
+                _linked(name, row, ".." / RECORDS / "runs.jsonl"),
                 *readings,
                 f"{scores['params']:,}",
                 _seeds(record),
@@ -244,8 +255,8 @@ def _training_pairs(record: RunRecord) -> str:
     return f"{data['train']['pairs']['kept']:,}" if "train" in data else ""
 
 
-def _linked(name: str, row: RowRuns, folder: str) -> Markdown:
-    return Markdown(row.label(f"[{escaped(name)}]({folder}/{quote(name)}.json)"))
+def _linked(name: str, row: RowRuns, file: Path) -> Markdown:
+    return Markdown(row.label(f"[{escaped(name)}]({file})"))
 
 
 def _headline_score(record: RunRecord) -> float:
@@ -272,68 +283,72 @@ def pages(records: Records) -> dict[Path, str]:
         all_tables += map(as_markdown, tables)
     recorded = translation_records(records.runs)
     made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(all_tables)}
-    made[CARDS] = "\n\n".join(map(as_markdown, cards.tables(cards.cards(records))))
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 
-def draw(records: Records, output: Path) -> list[Path]:
-    """Draws the figure of each study that has run into a folder, which is created if absent; returns the files.
-
-    Raises:
-      UserError: a file cannot be written.
-    """
-    output.mkdir(parents=True, exist_ok=True)
-    drawn: list[Path] = []
-    for name, study in STUDIES.items():
-        if any(row.scored for row in study.rows(records).values()):
-            drawn.append(output / f"{name}.svg")
-            study.plot(records, drawn[-1])
-    return drawn
-
-
 def translation_records(runs: list[RunRecord]) -> dict[str, RunRecord]:
-    """Returns the records of translation directly in results/, by name."""
+    """Returns the records of translation in paper/records/runs.jsonl, by name."""
     return {
-        run_record.path.stem: run_record
+        run_record.record: run_record
         for run_record in runs
-        if run_record.path.parent == RESULTS and "sacrebleu" in run_record.evaluations[0].scores
+        if run_record.path == RECORDS / "runs.jsonl" and "sacrebleu" in run_record.evaluations[0].scores
     }
 
 
-def main(argv: list[str]) -> None:
-    options = flags.FLAGS
+def file_of(name: str) -> Path:
+    """Returns the file of the record NAME: runs.jsonl, or of TABLE/NAME TABLE.jsonl."""
+    table, has_table, _ = name.partition("/")
+    return RECORDS / (f"{table}.jsonl" if has_table else "runs.jsonl")
+
+
+def record_runs(options: Any, file_of: Callable[[str], Path]) -> None:
+    """Writes the records that the flags of `define_flags` ask for into the files that their names say.
+
+    Raises:
+      UserError: the flags do not go together, or the run cannot be recorded.
+    """
     if (options.workdir is None) != (options.name is None):
         raise UserError("--workdir and --name go together")
     if not README.is_file():  # before a record is written where nothing reads it
         raise UserError(f"{README}: there is no such file here; run it in the project's folder, whose pages it writes")
-    if options.workdir:
-        if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
-            raise UserError(f"--name={options.name}: write, for example, base or table3-small/A1-seed0, without .json")
-        first, *others = folders("workdir", options.workdir)
-        for name, path in runs_of(folder("workdir", first), options.name).items():
-            try:
-                write_record(
-                    path,
-                    name,
-                    options.split,
-                    translations=options.translations,
-                    allow_dirty=options.allow_dirty,
-                    others=[folder("workdir", other) for other in others],
-                )
-            except UserError as error:
-                if name == options.name:
-                    raise
-                print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
-    records = find_records(RESULTS)
-    for page, text in pages(records).items():
+    if options.workdir is None:
+        return
+    if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
+        raise UserError(f"--name={options.name}: write, for example, base or table3-small/A1-seed0")
+    first, *others = folders("workdir", options.workdir)
+    for name, path in runs_of(folder("workdir", first), options.name).items():
+        file = file_of(name)
+        try:
+            write_record(
+                file,
+                path,
+                name,
+                options.split,
+                translations=options.translations,
+                allow_dirty=options.allow_dirty,
+                others=[folder("workdir", other) for other in others],
+            )
+        except UserError as error:
+            if name == options.name:
+                raise
+            print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
+
+
+def main(argv: list[str]) -> None:
+    record_runs(flags.FLAGS, file_of)
+    for page, text in pages(find_records(RECORDS)).items():
         write_text(page, text)
-    draw(records, FIGURES)
 
 
-if __name__ == "__main__":
+def define_flags() -> None:
+    """Defines the flags that say which run is recorded, and how."""
     flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep; of an ensemble, its runs")
-    flags.DEFINE_string("name", None, "name of the record or, for a sweep, of a folder of records")
+    flags.DEFINE_string("name", None, "name of the record or, for a sweep, of what its records' names begin with")
     flags.DEFINE_enum("split", "test", ("test", "valid"), "split whose evaluation to record")
     flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
+
+
+if __name__ == "__main__":
+    define_flags()
     run(main, hint="the run is given as --workdir=DIR")

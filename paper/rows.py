@@ -168,10 +168,10 @@ def row_runs(
         for run in runs:
             if run.problem:
                 problems.append(run.problem)
-                notes.append(f"{where}: {run.problem}, {run.path}")
+                notes.append(f"{where}: {run.problem}, {run.label}")
             else:
                 problems.append(f"not evaluated on {split}")
-                unscored.append(f"{where}: {_wanted(config, split)}, {run.path}")
+                unscored.append(f"{where}: {_wanted(config, split)}, {run.label}")
     if scored:
         return RowRuns(scored, "", notes + _computed_otherwise(scored, config, name) + _of_other_texts(scored, name))
     in_short = dict.fromkeys(problem.partition(" (")[0] for problem in problems)
@@ -189,7 +189,7 @@ def _of_files(records: Records, wanted: dict[str, Any], name: str) -> list[str]:
             continue
         files = {f"data.{key}": _without_folders(run.config["data"][key]) for key in ("train", "valid")}
         if is_of(run.config, wanted | files):
-            notes.append(f"{name}: {run.path} does not count; it read {train}, and the row has {wanted['data.train']}")
+            notes.append(f"{name}: {run.label} does not count; it read {train}, and the row has {wanted['data.train']}")
     return notes
 
 
@@ -231,11 +231,11 @@ def _is_spaced_alike(run: RunRecord, config: dict[str, Any]) -> bool:
 def _not_taken(fitting: list[ScoredRun], newest: ScoredRun, where: str) -> list[str]:
     """Returns a note that names runs of the same seed with other parameters than the newest; [] if there are none."""
     parameters = newest.scores["params_sha256"]
-    older = {candidate.run.path for candidate in fitting if candidate.scores["params_sha256"] != parameters}
-    older -= {newest.run.path}
+    older = {candidate.run.label for candidate in fitting if candidate.scores["params_sha256"] != parameters}
+    older -= {newest.run.label}
     if not older:
         return []
-    return [f"{where}: the newest is taken, {newest.run.path}; not {', '.join(sorted(map(str, older)))}"]
+    return [f"{where}: the newest is taken, {newest.run.label}; not {', '.join(sorted(older))}"]
 
 
 def _computed_otherwise(scored: list[ScoredRun], config: dict[str, Any], name: str) -> list[str]:
@@ -255,7 +255,7 @@ def _of_other_texts(scored: list[ScoredRun], name: str) -> list[str]:
         launch = seed.run.launches[-1] if seed.run.launches else {}
         sha256 = launch.get("data", {}).get("train", {}).get("sha256")
         if sha256 is not None:
-            by_text.setdefault(str(sha256), []).append(str(seed.run.path))
+            by_text.setdefault(str(sha256), []).append(seed.run.label)
     if len(by_text) <= 1:
         return []
     groups = "; ".join(", ".join(paths) for paths in by_text.values())

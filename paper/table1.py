@@ -1,6 +1,6 @@
 """Measures Table 1: what layers of each type cost, how much of it is sequential, and how long paths are.
 
-    python -m paper.table1 [--output=results/table1.json]
+    python -m paper.table1 [--output=paper/records/table1.json]
 
 Takes a few minutes. Writes the record from which `python -m paper table1` makes the table, and prints the table; what
 is measured, and how, is described in paper/tables/table1.py.
@@ -24,5 +24,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", "results/table1.json", "file to write the record to")
+    flags.DEFINE_string("output", "paper/records/table1.json", "file to write the record to")
     run(main, hint="the only option is --output=FILE.json")

@@ -47,6 +47,20 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         place = report.longreprtext.rpartition("\n")[2]  # where it failed, and with which error
         print(f"\n{report.nodeid}, {report.when}: {place}", file=sys.stderr, flush=True)
+    list_if_it_needs_an_extra(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    list_if_it_needs_an_extra(report)
+
+
+def list_if_it_needs_an_extra(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Writes what was skipped for want of an extra into the file $NEEDS_EXTRAS: CI runs it once that is installed."""
+    listed = os.environ.get("NEEDS_EXTRAS")
+    is_for_an_extra = report.skipped and "Skipped: extra " in report.longreprtext
+    if listed and is_for_an_extra and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(listed).open("a", encoding="utf-8") as file:
+            print(report.nodeid, file=file)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,7 +8,7 @@ With r = d_model / model.mup_width, and N layers, d_k, d_v, d_ff / d_model and h
 - Hidden matrices have rates in proportion to 1 / r. Their initial variance, Glorot's, falls with 1 / r as it is.
 - The softmax's matrix has initial values and a rate in proportion to 1 / r. It must not be tied, because an embedding
   needs neither. That paper advises starting it at 0 (its appendix D.2); with post-norm this cost far more than any rate
-  gained (docs/studies.md).
+  gained (lab/studies/mup).
 - Embeddings have rates in proportion to r^-0.5, since section 3.4 multiplies them by sqrt(d_model) afterwards. So, once
   multiplied, they begin equally large at every width, as large as the sinusoids, and an update changes them equally.
 - Biases and layer norms have the same rates at every width.

@@ -20,7 +20,7 @@ from run.config import SPLITS
 from run.distributed import is_main
 from run.parameters import count_parameters, params_sha256
 
-ADDED = ("contrasts",)  # what other commands add to a record: paper.contrast
+ADDED = ("contrasts",)  # what other commands add to a record: lab.contrast
 _LONGEST_SPLIT = 50  # characters of a corpus's specification: a file's name has at most 255 bytes
 
 

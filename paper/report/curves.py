@@ -17,7 +17,6 @@ from paper.drawing import name_points, without_outlier
 from paper.published import TABLE3, Ablation
 from paper.records import Records, RunRecord
 from paper.rows import RowRuns, row_runs
-from paper.studies import STUDIES
 from paper.tables.table2 import PAIRS, SIZES, config_of
 from paper.tables.table3 import FILE
 from paper.tables.trend import paired_differences
@@ -26,6 +25,7 @@ INK = "#0a0b0c"  # used for nothing else, and replaced by the page's text colour
 # Readable on white and on black; markers tell them apart as well.
 COLOURS = ("#3b82c4", "#e0722f", "#2f9e78", "#c65b9b", "#a8861c", "#8a6fd1", "#d2504b", "#6d8296")
 MARKERS = "os^Dv<>P"
+Titled = Mapping[str, Mapping[str, RowRuns]]  # rows by title and name
 FEWEST_POINTS = 3  # of a curve: fewer show no course
 FAMILIES = {
     "heads (A)": ("A1", "A2", "A3", "A4"),
@@ -36,19 +36,18 @@ FAMILIES = {
 }
 
 
-def curves(records: Records) -> dict[str, str]:
-    """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and studies: SVG by title."""
-    return _drawn(_groups(records))
+def curves(records: Records, rows: Titled) -> dict[str, str]:
+    """Draws validation perplexity over updates of Table 3's families, Table 2's pairs and these rows: SVG by title."""
+    return _drawn(_groups(records, rows))
 
 
-def other_curves(records: Records) -> dict[str, str]:
-    """Draws the runs that are in no row of a table or study, each alone: SVG by the run's name."""
-    in_a_row = {run.path for group in _groups(records).values() for runs in group.values() for run in runs}
+def other_curves(records: Records, rows: Titled) -> dict[str, str]:
+    """Draws the runs that are in no row of a table or of these, each alone: SVG by the run's name."""
+    in_a_row = {run.label for group in _groups(records, rows).values() for runs in group.values() for run in runs}
     others: dict[str, dict[str, Sequence[RunRecord]]] = {}
     for run in records.runs:
-        if run.path not in in_a_row:
-            name = str(run.path).removesuffix(".json")
-            others[name] = {name: [run]}
+        if run.label not in in_a_row:
+            others[run.label] = {run.label: [run]}
     return _drawn(others)
 
 
@@ -57,7 +56,7 @@ def _drawn(groups: Mapping[str, Mapping[str, Sequence[RunRecord]]]) -> dict[str,
     return {title: svg for title, svg in drawn.items() if svg}
 
 
-def _groups(records: Records) -> dict[str, dict[str, Sequence[RunRecord]]]:
+def _groups(records: Records, more: Titled) -> dict[str, dict[str, Sequence[RunRecord]]]:
     """Returns the runs that are drawn together, by the name of their row, by title."""
     groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
     for scale, title in (("", ""), (":small", ", scaled-down models")):
@@ -68,8 +67,8 @@ def _groups(records: Records) -> dict[str, dict[str, Sequence[RunRecord]]]:
         for pair in PAIRS:
             sizes = {size: row_runs(records, config_of(size, pair, scale), "test") for size in SIZES}
             groups[f"Table 2, {pair}{title}"] = {size: _runs(row) for size, row in sizes.items()}
-    for name, study in STUDIES.items():
-        groups[f"Study: {name}"] = {label: _runs(row) for label, row in study.rows(records).items()}
+    for title, of_title in more.items():
+        groups[title] = {name: _runs(row) for name, row in of_title.items()}
     return groups
 
 

@@ -5,29 +5,39 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from base.errors import UserError
 from base.html import assembled, inline_scripts
 from base.table import ABSENT, Table
 from data.sources import open_corpus
 from infer import load_run
-from paper.launch import commands
 from paper.records import Records, RunRecord, newest_with_checkpoints
 from paper.report import table1_plot
 from paper.report.curves import curves, other_curves, trends
 from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
-from paper.studies import STUDIES
+from paper.rows import RowRuns
 
 _WORDS = range(8, 15)  # of the sentence whose attention is shown
 
 
-def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> str:
+def report(
+    tables: Mapping[str, list[Table]],
+    records: Records,
+    place: str,
+    commands: Table,
+    plots: Mapping[str, Callable[[Path], None]] = MappingProxyType({}),
+    rows: Mapping[str, Mapping[str, RowRuns]] = MappingProxyType({}),
+) -> str:
     """Returns the page as text.
 
     Args:
       tables: what to show, by "table1" and so on.
       records: what they were made of.
-      place: the folder that holds those, for the page's head.
+      place: the folders that hold those, for the page's head.
+      commands: the table of the command of each row.
+      plots: what draws a figure below the tables of a name, into a file.
+      rows: runs whose learning curves are drawn beside those of the paper's rows, by title and row.
     """
     sections: list[Section] = []
     have_run = {name: any(map(_is_run, made)) for name, made in tables.items()}
@@ -35,9 +45,9 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
     for name in sorted(tables, key=lambda name: not have_run[name]):
         parts = [table(shown) for shown in sorted(tables[name], key=lambda shown: not _is_run(shown))]
         if have_run[name]:
-            parts += _beside(name, records)
+            parts += _beside(name, records, plots)
         sections.append(Section(_title(name), parts))
-    sections.append(Section("Learning curves", [*drawings(curves(records)), *_others(records)]))
+    sections.append(Section("Learning curves", [*drawings(curves(records, rows)), *_others(records, rows)]))
     scripts: list[str] = []
     drawer = newest_with_checkpoints(records)
     if drawer is not None:
@@ -46,9 +56,9 @@ def report(tables: Mapping[str, list[Table]], records: Records, place: str) -> s
         sections.append(Section("Attention", _attention(drawer)))
         # The page's policy lets a browser run these scripts alone, those of the attention pages inside it.
         scripts = inline_scripts(assembled(TEMPLATE))
-    sections.append(Section("To run it", [folded("one command for every row", table(commands()))]))
+    sections.append(Section("To run it", [folded("one command for every row", table(commands))]))
     done = sum(not run.problem for run in records.runs)
-    about = f"Made by python -m paper from {len(records.runs)} runs in {place}, {done} of them complete."
+    about = f"Made from {len(records.runs)} runs in {place}, {done} of them complete."
     return page(" ".join([about, *records.notes]), sections, scripts)
 
 
@@ -71,19 +81,19 @@ def _is_run(shown: Table) -> bool:
     return bool(shown.rows) and not says_absent
 
 
-def _others(records: Records) -> list[str]:
-    drawn = drawings(other_curves(records))
-    return [folded("runs that are no row of the paper's or of a study", "".join(drawn))] if drawn else []
+def _others(records: Records, rows: Mapping[str, Mapping[str, RowRuns]]) -> list[str]:
+    drawn = drawings(other_curves(records, rows))
+    return [folded("runs that are no row of a table", "".join(drawn))] if drawn else []
 
 
-def _beside(name: str, records: Records) -> list[str]:
+def _beside(name: str, records: Records, plots: Mapping[str, Callable[[Path], None]]) -> list[str]:
     """Returns the drawings that stand below the tables of this name."""
     if name == "table1" and records.layers:
         return _drawn("layer_types", partial(table1_plot.plot, records.layers[-1]))
     if name == "table3":
         return drawings(trends(records))
-    if name in STUDIES:
-        return _drawn(name, partial(STUDIES[name].plot, records))
+    if name in plots:
+        return _drawn(name, plots[name])
     return []
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 GUARD = '\nif __name__ == "__main__"'
 SCOPES = (ast.FunctionDef, ast.ClassDef)  # what they hold is not run as the module is imported
 ROOMS = ("data", "infer", "train", "paper")
-LOAD_JAX = ("paper.figures", "paper.results", "train.scaling")  # their files are libraries, too
+LOAD_JAX = ("paper.figures", "paper.results")  # their files are libraries, too
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"): path
     for room in ROOMS
@@ -194,10 +194,6 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
             ": columns are different numbers from 1 to 999999; --help lists the flags",
         ),
-        (
-            ["paper.entropy", "--sentences=9000000000000000000"],
-            "is not an integer in the range [2, 1000000]; --help lists the flags",
-        ),
     ],
 )
 def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
@@ -272,11 +268,11 @@ def test_the_version_is_printed(module: str) -> None:
     assert re.match(r"vaswani \d+\.\d+", done.stdout)
 
 
-@pytest.mark.parametrize("command", [["vaswani", "--help"], ["benchmarks.decoding", "--help"]])
-def test_a_reader_that_has_gone_ends_other_commands_too(command: list[str]) -> None:
+def test_a_reader_that_has_gone_ends_the_list_of_commands_too() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([sys.executable, "-m", *command], stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    command = [sys.executable, "-m", "vaswani", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
 

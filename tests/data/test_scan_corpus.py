@@ -1,14 +1,10 @@
 """SCAN: the published counts and examples, and what each split holds out."""
 
-import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from base.errors import UserError
-from configs import scan_length
-from data.plans import pack_plan
 from data.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
 from data.sources import open_corpus
 from data.tokenizer import Tokenizer
@@ -94,11 +90,3 @@ def test_a_split_that_is_not_there_is_said(spec: str) -> None:
         UserError, match=f"write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {', '.join(SPLITS)}, length-N$"
     ):
         open_corpus(spec)
-
-
-def test_an_update_of_the_runs_by_length_has_as_many_commands_as_their_design_says() -> None:
-    cfg = scan_length.get_config()
-    rows = [(len(command.split()) + 1, len(actions.split()) + 1) for command, actions in pairs("length-26", "train")]
-    plan = pack_plan(np.array(rows, np.int32), tokens=cfg.data.tokens_per_batch, pack_length=cfg.data.pack_length)
-    said = re.search(r"hold about (\d+) commands", scan_length.__doc__ or "")
-    assert said is not None and int(said[1]) == pytest.approx(len(rows) / len(plan), rel=0.02)

@@ -472,7 +472,7 @@ def test_command_prints_and_keeps(run: Run):
     command = [
         sys.executable,
         "-m",
-        "infer.heads",
+        "paper.heads",
         f"--workdir={run.workdir}",
         "--sentences=2",
         "--cases=0",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from base.checked_json import check, read_json
+from base.checked_json import check, read_json_lines
 from base.errors import UserError
 from paper import provenance
 from paper.records import (
@@ -20,6 +20,7 @@ from paper.records import (
     find_records,
     read_run,
     recorded_run,
+    save,
 )
 from paper.results import make_record
 from paper.rows import caveat_notes, fits, identity, row_runs
@@ -74,7 +75,7 @@ def test_a_key_that_is_younger_than_the_run_has_its_default(tmp_path: Path) -> N
     other = completed({**old, "model": {**old["model"], "norm": "pre"}})
     assert identity(other) != identity(config)
     plant(tmp_path / "run", old, scores(old, "valid", 7.0))
-    write_record(tmp_path / "A1.json", tmp_path / "run")
+    write_record(tmp_path / "A1.jsonl", tmp_path / "run")
     records = find_records(tmp_path)
     assert [run.config for run in records.runs] == [config, config]
     assert values(tmp_path) == [7.0]
@@ -114,18 +115,20 @@ def test_a_newer_run_that_is_incomplete_replaces_nothing(tmp_path: Path) -> None
 
 def test_a_record_and_its_own_run_are_one(tmp_path: Path) -> None:
     run = planted(tmp_path / "run", 7.0)
-    write_record(tmp_path / "A1.json", run)
+    write_record(tmp_path / "A1.jsonl", run)
     row = row_runs(find_records(tmp_path), A1, "valid")
     assert (row.values("perplexity"), row.notes) == ([7.0], [])
 
 
-def write_record(path: Path, run: Path) -> None:
+def write_record(path: Path, run: Path, **changes: Any) -> None:
+    """Adds the record of a run to a file of records, by the file's name."""
     config = json.loads((run / "config.json").read_text())
     (evaluation,) = (json.loads(file.read_text()) for file in (run / "evaluations").glob("*.json"))
     training = {"steps": config["steps"], "minutes": 60.0, "validations": []}
     record = {"config": config, "evaluation": evaluation, "training": training}
     record |= json.loads((run / "run.json").read_text())
-    path.write_text(json.dumps({**record, "caveats": []}))
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"name": path.stem, **record, "caveats": [], **changes}) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -163,19 +166,73 @@ def test_values_that_no_run_has_leave_it_out(
     ids=str,
 )
 def test_a_tolerance_that_is_none_leaves_the_record_out(tmp_path: Path, value: object, message: str) -> None:
-    write_record(tmp_path / "A1.json", planted(tmp_path / "run", 7.0))
-    put(tmp_path / "A1.json", ["tolerance"], value)
+    run = planted(tmp_path / "run", 7.0)
+    for changes in ({"name": "before"}, {"tolerance": value}, {"name": "after"}):
+        write_record(tmp_path / "A1.jsonl", run, **changes)
     records = find_records(tmp_path)
-    assert [run.path.name for run in records.runs] == ["run"]
-    assert records.notes == [f"left out: {tmp_path}/A1.json: damaged: {message}"]
+    assert [found.label for found in records.runs] == [str(run)], "none of the file"
+    assert records.notes == [f"left out: {tmp_path}/A1.jsonl: damaged in A1: {message}"]
 
 
 def test_a_record_states_its_tolerance_and_an_older_one_has_the_default(tmp_path: Path) -> None:
-    write_record(tmp_path / "old.json", planted(tmp_path / "run", 7.0))
-    write_record(tmp_path / "young.json", tmp_path / "run")
-    put(tmp_path / "young.json", ["tolerance"], 0.5)
-    found = {run.path.name: run.tolerance for run in find_records(tmp_path).runs}
-    assert found == {"old.json": TOLERANCE, "young.json": 0.5, "run": TOLERANCE}
+    run = planted(tmp_path / "run", 7.0)
+    write_record(tmp_path / "old.jsonl", run)
+    write_record(tmp_path / "young.jsonl", run, tolerance=0.5)
+    found = {run.label: run.tolerance for run in find_records(tmp_path).runs}
+    assert found == {"old": TOLERANCE, "young": 0.5, str(run): TOLERANCE}
+
+
+def test_a_record_that_is_written_twice_replaces_its_line_and_keeps_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "table.jsonl"
+    for name, value in (("b", 1), ("c", 2), ("a", 3), ("b", 4)):
+        save(path, {"name": name, "schläft": value})
+    assert path.read_text(encoding="utf-8").splitlines() == [
+        '{"name":"a","schläft":3}',
+        '{"name":"b","schläft":4}',
+        '{"name":"c","schläft":2}',
+    ]
+
+
+def test_a_damaged_file_of_records_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    path.write_text('{"name":"a"}\n{"name":\n')
+    with pytest.raises(UserError, match=r"table\.jsonl: damaged in line 2, not JSON"):
+        save(path, {"name": "b"})
+    assert path.read_text() == '{"name":"a"}\n{"name":\n'
+
+
+def test_a_file_of_records_with_a_damaged_line_is_left_out_with_a_note(tmp_path: Path) -> None:
+    write_record(tmp_path / "fine.jsonl", planted(tmp_path / "run", 7.0))
+    broken = tmp_path / "broken.jsonl"
+    write_record(broken, planted(tmp_path / "run1", 8.0, seed=1))
+    with broken.open("a") as file:
+        file.write("{nonsense}\n")
+    write_record(broken, planted(tmp_path / "run2", 9.0, seed=2))
+    records = find_records(tmp_path)
+    assert {run.record for run in records.runs} == {"", "fine"}
+    (note,) = records.notes
+    assert note.startswith(f"left out: {broken}: damaged in line 2, not JSON (") and "\n" not in note
+
+
+def test_records_are_read_from_several_folders(tmp_path: Path) -> None:
+    for seed, name in enumerate(("one", "two")):
+        (tmp_path / name).mkdir()
+        write_record(tmp_path / name / f"{name}.jsonl", planted(tmp_path / "runs" / name, 7.0, seed=seed))
+    found = find_records(tmp_path / "one", tmp_path / "two")
+    assert [run.record for run in found.runs] == ["one", "two"]
+    assert row_runs(found, A1, "valid").values("perplexity") == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "paper" / "records").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_committed_file_of_records_is_as_it_would_be_written(tmp_path: Path, path: Path) -> None:
+    check_that_it_is_as_written(path, tmp_path / path.name)
+
+
+def check_that_it_is_as_written(path: Path, copy: Path) -> None:
+    """Checks that a file of records stays the same, byte for byte, when one of them is saved again."""
+    copy.write_bytes(path.read_bytes())
+    save(copy, read_json_lines(copy, dict)[-1])
+    assert copy.read_bytes() == path.read_bytes()
 
 
 def missing(folder: Path) -> tuple[str, list[str]]:
@@ -206,7 +263,7 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
     ends = [60 * epoch for epoch in range(1, validated + 1)]
     last = scores(config, "test", 40.0, step=ends[-1], checkpoints=ends[-10:])
     run = plant(tmp_path / "run", config, last, steps=ends[-1] - 5, validations=[(step, 9.0) for step in ends])
-    recorded = recorded_run(tmp_path / "seed0.json", make_record(run))
+    recorded = recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **make_record(run)})
     for found in (read_run(run), recorded):
         assert found.steps == ends[-1]
         row = row_runs(Records([found], [], [], []), name, "test")
@@ -214,8 +271,8 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
         assert row.missing == ("" if expected else "unfinished")
     damaged = make_record(run)
     del damaged["training"]["validations"][0]["nll"]
-    with pytest.raises(UserError, match=r"seed0.json: damaged: .*nll"):
-        recorded_run(tmp_path / "seed0.json", damaged)
+    with pytest.raises(UserError, match=r"seeds.jsonl: damaged: .*nll"):
+        recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **damaged})
 
 
 @pytest.mark.parametrize(
@@ -324,9 +381,10 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_reports_of_the_compiler_are_found(tmp_path: Path) -> None:
     (tmp_path / "aot").mkdir()
-    text = (ROOT / "results" / "aot" / "base-v5e-2x2.json").read_text()
-    (tmp_path / "aot" / "x.json").write_text(text)
-    report = json.loads(text)["report"]
+    lines = (ROOT / "paper" / "records" / "compiled.jsonl").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith('{"name":"base-v5e-2x2",'))
+    (tmp_path / "aot" / "x.jsonl").write_text(f"{line}\n")
+    report = json.loads(line)["report"]
     assert find_records(tmp_path) == Records([], [{**report, "config": completed(report["config"])}], [], [])
 
 
@@ -390,16 +448,22 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: bytes) -> None
 
 def test_every_committed_record_holds_what_a_run_folder_is_checked_for() -> None:
     """Nobody edits a record, so nothing checks it when it is read: this does, once."""
-    contents = {path: read_json(path, dict) for path in (ROOT / "results").rglob("*.json")}
-    recorded = {path: content for path, content in contents.items() if "evaluation" in content}
-    assert len(recorded) > 200
-    for path, content in recorded.items():
-        check(path, "", content, {"config": CONFIG, "launches": [LAUNCH], "training": TRAINING, "caveats": [str]})
+    assert sum(map(check_records, (ROOT / "paper" / "records").glob("*.jsonl"))) > 90
+
+
+def check_records(path: Path) -> int:
+    """Checks the records of runs in a file as a run's folder is checked; returns how many there are."""
+    recorded = [content for content in read_json_lines(path, {"name": str}) if "evaluation" in content]
+    for content in recorded:
+        name = content["name"]
+        check(path, name, content, {"config": CONFIG, "launches": [LAUNCH], "training": TRAINING, "caveats": [str]})
         kinds = SCORES.keys() & content["evaluation"].keys()
-        assert kinds, path
+        assert kinds, name
         for kind in kinds:  # BLEU by length comes with BLEU
-            check(path, "evaluation", content["evaluation"], EVALUATION | SCORES[kind])
-        assert content["evaluation"].get("perplexity", 1.0) > 0 and content["training"]["minutes"] > 0, path
+            check(path, name, content["evaluation"], EVALUATION | SCORES[kind])
+        assert content["evaluation"].get("perplexity", 1.0) > 0 and content["training"]["minutes"] > 0, name
+    assert len({content["name"] for content in recorded}) == len(recorded)
+    return len(recorded)
 
 
 @pytest.mark.parametrize(

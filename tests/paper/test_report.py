@@ -16,15 +16,14 @@ import pytest
 
 from base.errors import UserError
 from base.table import as_text
-from paper import cards, figures
+from paper import figures
 from paper.__main__ import TABLES
 from paper.command import draw, make
 from paper.launch import commands
 from paper.records import Records, find_records, newest_with_checkpoints
 from paper.report.curves import curves, other_curves, trends
 from paper.report.report import report
-from paper.rows import load
-from paper.studies import STUDIES
+from paper.rows import load, row_runs
 from paper.tables import table3
 from tests import tiny
 from tests.planted import plant, planted_config, scores
@@ -44,12 +43,23 @@ def planted(tmp_path: Path) -> Path:
 
 def test_curves_are_of_rows_together_and_of_other_runs_alone(planted: Path) -> None:
     plant(planted / "other" / "mine", planted_config("configs/quickstart.py"))
-    drawn = curves(find_records(planted))
+    found = find_records(planted)
+    drawn = curves(found, {})
     assert list(drawn) == ["Table 3, heads (A), scaled-down models", "Table 3, size (C), and big, scaled-down models"]
-    assert list(other_curves(find_records(planted))) == [f"{planted}/mine", f"{planted}/other/mine"]
+    assert list(other_curves(found, {})) == [f"{planted}/mine", f"{planted}/other/mine"]
     svg = drawn["Table 3, heads (A), scaled-down models"]
     assert ">base<" in svg and ">A1<" in svg and ">C1<" not in svg
     assert svg.startswith("<svg ") and "currentColor" in svg and "height=" not in svg.partition(">")[0]
+
+
+def test_a_run_of_a_row_that_is_given_is_not_drawn_alone(planted: Path) -> None:
+    config = planted_config("configs/multi30k.py")
+    plant(planted / "given", config, scores(config, "test", 30.0))
+    found = find_records(planted)
+    rows = {"Ours": {"given": row_runs(found, "configs/multi30k.py", "test")}}
+    assert "Ours" in curves(found, rows)
+    assert list(other_curves(found, rows)) == [f"{planted}/mine"]
+    assert list(other_curves(found, {})) == [f"{planted}/given", f"{planted}/mine"]
 
 
 def test_trends_are_of_rows_that_have_run(planted: Path) -> None:
@@ -60,11 +70,10 @@ def test_trends_are_of_rows_that_have_run(planted: Path) -> None:
 
 def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
     found = find_records(planted)
-    text = report(make("all", found), found, "there")
+    text = report(make("all", found), found, "there", commands())
     assert "from 7 runs in there, 7 of them complete." in text
-    for name in (*(f"table-{name[-1]}" for name in TABLES), *STUDIES):
-        anchor = name.replace("_", "-")
-        assert f'<h2 id="{anchor}">' in text
+    for name in TABLES:
+        assert f'<h2 id="table-{name[-1]}">' in text
     assert text.count("<svg ") == 5
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
     assert "url(" not in text.replace("url(#", "")
@@ -74,21 +83,20 @@ def test_the_report_needs_no_network_and_has_everything(planted: Path) -> None:
 
 def test_what_has_run_stands_before_what_has_not(planted: Path) -> None:
     found = find_records(planted)
-    text = report(make("all", found), found, "there")
+    text = report(make("all", found), found, "there", commands())
     headings = re.findall(r'<h2 id="([^"]+)">', text)
-    for name in ("table-1", "table-4", "layers", "second"):
+    for name in ("table-1", "table-4"):
         assert headings.index("table-3") < headings.index(name)
     assert headings[-1] == "to-run-it"
     table3 = text.partition('<h2 id="table-3">')[2].partition("<h2 ")[0]
     titles = re.findall("<h3>(.*?)</h3>", table3)
     assert titles[0].startswith("Table 3, scaled-down models: an eighth") and "newstest2013" in titles[1]
-    assert "<img" not in text.partition('<h2 id="second">')[2].partition("<h2 ")[0], "no frame without a point"
 
 
 def test_two_points_are_no_curve(tmp_path: Path) -> None:
     plant(tmp_path / "two", planted_config("configs/quickstart.py"), validations=[(1, 9.0), (2, 5.0)])
     plant(tmp_path / "three", planted_config("configs/quickstart.py", seed=1))
-    assert list(other_curves(find_records(tmp_path))) == [f"{tmp_path}/three"]
+    assert list(other_curves(find_records(tmp_path), {})) == [f"{tmp_path}/three"]
 
 
 class Elements(html.parser.HTMLParser):
@@ -114,7 +122,7 @@ def test_a_folders_name_is_only_text_on_the_page(tmp_path: Path) -> None:
     for name in names:
         plant(tmp_path / name, planted_config("configs/quickstart.py"))
     records = find_records(tmp_path)
-    page = Elements(report(make("table4", records), records, "there"))
+    page = Elements(report(make("table4", records), records, "there", commands()))
     assert "img" not in page.tags and not any(attribute.startswith("on") for attribute in page.attributes)
     assert set(page.labels) == {f"{tmp_path}/{name}" for name in names}
 
@@ -127,7 +135,7 @@ def test_the_scripts_of_the_frames_and_no_others_may_run(tmp_path: Path, monkeyp
     (run / "config.json").write_text(json.dumps({**settings, "steps": 4, "data": data}))
     (run / "metrics.jsonl").write_text('{"step": 4, "kind": "train", "seconds": 1}\n')
     monkeypatch.setattr(figures, "figures", lambda workdir, output: [])
-    text = report({}, find_records(tmp_path), "there")
+    text = report({}, find_records(tmp_path), "there", commands())
     (frame,) = Elements(text).frames
     scripts = re.findall(r"<script>(.*?)</script>", frame, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
@@ -154,25 +162,7 @@ def test_every_command_names_a_config_that_there_is() -> None:
         "configs/ablations.py": 45,
         "configs/base.py": 4,
         "configs/big.py": 4,
-        "configs/bottleneck.py": 6,
-        "configs/classification.py": 6,
-        "configs/denoising.py": 3,
-        "configs/distance.py": 7,
-        "configs/extrapolation.py": 6,
-        "configs/g2p.py": 13,
-        "configs/layers.py": 5,
-        "configs/masked_lm.py": 3,
-        "configs/mup.py": 9,
-        "configs/norms.py": 28,
-        "configs/optimisers.py": 7,
         "configs/parsing.py": 3,
-        "configs/prefix_lm.py": 4,
-        "configs/quickstart.py": 1,
-        "configs/scaling.py": 40,
-        "configs/scan.py": 3,
-        "configs/scan_length.py": 12,
-        "configs/scores.py": 10,
-        "configs/table3_second.py": 22,
     }
     for name in names:
         load(f"{name}:base" if name == "configs/ablations.py" else name)
@@ -187,11 +177,11 @@ def paper(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    done = paper("all", "--runs=results", "--csv", "--commands", f"--html={page}")
+    done = paper("all", "--csv", "--commands", f"--html={page}")
     assert (done.returncode, done.stderr) == (0, "")
     blocks = [list(csv.reader(io.StringIO(block))) for block in done.stdout.split("\n\n")]
     assert all(len(row) == len(block[0]) for block in blocks for row in block)
-    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, *STUDIES, "commands"}
+    assert {block[1][0].partition("-")[0] for block in blocks if len(block) > 1} == {*TABLES, "commands"}
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -199,17 +189,14 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["table9"], f"table9: give one of {', '.join([*TABLES, *STUDIES])}, cards, figures, all; --help explains"),
+        (["table9"], f"table9: give one of {', '.join(TABLES)}, figures, all; --help explains"),
+        (["layers"], f"layers: give one of {', '.join(TABLES)}, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
-        (
-            ["table1", "--plot=x.svg"],
-            f"--plot=x.svg: only a study has a figure to put there: {', '.join(STUDIES)}",
-        ),
         (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
         (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
         (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),
     ],
-    ids=["table", "forms", "plot", "runs", "output", "html"],
+    ids=["table", "study", "forms", "runs", "output", "html"],
 )
 def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     done = paper(*arguments)
@@ -217,37 +204,11 @@ def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     assert done.stderr.startswith(f"error: {error}") and done.stderr.count("\n") == 1
 
 
-def test_every_study_has_its_commands() -> None:
-    assert {row[0] for row in commands().rows} >= {*STUDIES}
-
-
 def test_no_two_tables_of_a_file_have_one_name() -> None:
     empty = Records([], [], [], [])
-    for made in (*make("all", empty).values(), cards.tables(cards.cards(empty))):
+    for made in make("all", empty).values():
         names = [table.name for table in made]
         assert len(set(names)) == len(names), names
-
-
-def test_the_cards_have_their_own_heading(planted: Path) -> None:
-    found = find_records(planted)
-    text = report({"cards": cards.tables(cards.cards(found))}, found, "there")
-    assert '<h2 id="cards">Cards</h2>' in text and "Table s" not in text
-
-
-def test_the_command_of_a_row_has_a_seed_that_its_study_counts() -> None:
-    from base.two_stages import SEEDS
-    from configs import distance, optimisers
-
-    counted: dict[str, tuple[int, ...]] = {"distance": distance.SEEDS, "optimisers": optimisers.SEEDS}
-    for name in ("second", "bottleneck", "scores", "g2p"):
-        counted[name] = SEEDS
-    checked: set[str] = set()
-    for study, row, command in commands().rows:
-        if study in counted and not row.startswith("stage "):
-            seed = re.search(r" --config\.seed=(\d+) && ", command)
-            assert seed and int(seed[1]) in counted[study], (study, row, command)
-            checked.add(study)
-    assert checked == counted.keys()
 
 
 def test_every_row_of_the_papers_tables_has_its_command() -> None:

@@ -5,16 +5,16 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from base.errors import UserError
 from paper import provenance, results
 from paper.provenance import DIRTY
-from paper.records import PARSING, TOLERANCE, Records, find_records, read_run
+from paper.records import PARSING, TOLERANCE, find_records, read_run
 from paper.rows import row_runs
 from paper.tables.paired import read_lines_of
 from run import folder
@@ -22,35 +22,13 @@ from tests.planted import head, plant, planted_config, scores
 
 ROOT = Path(__file__).parent.parent.parent
 A1 = "configs/ablations.py:A1:small"
-MADE_BY = re.compile(r"Matplotlib v[\d.]+")
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 @pytest.mark.slow
 def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for page, text in results.pages(find_records(results.RESULTS)).items():
+    for page, text in results.pages(find_records(results.RECORDS)).items():
         assert page.read_text(encoding="utf-8") == text, "run python -m paper.results"
-
-
-@pytest.mark.slow
-def test_the_figures_show_the_committed_records(tmp_path: Path) -> None:
-    drawn = results.draw(find_records(ROOT / results.RESULTS), tmp_path)
-    committed = sorted((ROOT / results.FIGURES).iterdir())
-    assert [file.name for file in committed] == sorted(file.name for file in drawn), "run python -m paper.results"
-    drawn_by = {version for file in committed for version in MADE_BY.findall(file.read_text())}
-    here = {version for file in drawn for version in MADE_BY.findall(file.read_text())}
-    if drawn_by != here:
-        pytest.skip(f"another Matplotlib draws otherwise: the figures are of {drawn_by}, and here is {here}")
-    for file in committed:
-        shown, expected = (path.read_text() for path in (file, tmp_path / file.name))
-        assert NUMBER.split(shown) == NUMBER.split(expected), "run python -m paper.results"
-        places = [np.array(NUMBER.findall(text), float) for text in (shown, expected)]
-        np.testing.assert_allclose(*places, atol=0.01, err_msg=file.name)
-
-
-def test_a_study_that_has_not_run_has_no_figure(tmp_path: Path) -> None:
-    assert results.draw(Records([], [], [], []), tmp_path / "figures") == []
 
 
 def test_the_words_of_the_tables_have_no_typed_number() -> None:
@@ -102,6 +80,21 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert results.make_record(run)["evaluation"]["time"] == "2026-01-04"
 
 
+def write(
+    run: Path,
+    name: str,
+    split: str = "test",
+    *,
+    translations: bool = False,
+    allow_dirty: bool = False,
+    others: Sequence[Path] = (),
+) -> None:
+    """Writes the record NAME of a run into its file."""
+    results.write_record(
+        results.file_of(name), run, name, split, translations=translations, allow_dirty=allow_dirty, others=others
+    )
+
+
 def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = planted_config(A1, seed=1)
     both = [
@@ -127,8 +120,8 @@ def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkey
         results.make_record(run, others=[unscored])
     monkeypatch.chdir(tmp_path)
     for name, others in (("of1", []), ("of2", [second])):
-        results.write_record(run, name, "test", translations=False, allow_dirty=False, others=others)
-    found = find_records(Path("results"))
+        write(run, name, others=others)
+    found = find_records(results.RECORDS)
     for members, value in ((1, [7.0]), (2, [8.0]), (3, [])):
         assert row_runs(found, A1, "test", members=members).values("sacrebleu") == value
     recorded = results.translation_records(found.runs)
@@ -151,13 +144,15 @@ def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypat
     with pytest.raises(UserError, match=r"run: not recorded, since the code had uncommitted changes; commit and train"):
         results.make_record(run)
     monkeypatch.chdir(tmp_path)
-    results.write_record(run, "x", "test", translations=False, allow_dirty=True)
-    (record,) = find_records(Path("results")).runs
-    assert record.caveats == [DIRTY]
-    text = results.table(results.translation_records([record]))
-    assert "| [x](../results/x.json) † | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
-    text = results.summary(results.translation_records([record]))
-    assert "| [x](results/x.json) † |  | 7.00 |" in text and "- † the code had uncommitted changes: x" in text
+    write(run, "x", allow_dirty=True)
+    (found,) = find_records(results.RECORDS).runs
+    assert found.caveats == [DIRTY]
+    text = results.table(results.translation_records([found]))
+    assert "| [x](../paper/records/runs.jsonl) † | 7.00 |" in text
+    assert "- † the code had uncommitted changes: x" in text
+    text = results.summary(results.translation_records([found]))
+    assert "| [x](paper/records/runs.jsonl) † |  | 7.00 |" in text
+    assert "- † the code had uncommitted changes: x" in text
 
 
 def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> None:
@@ -190,9 +185,9 @@ def test_the_readme_has_four_columns_and_the_best_first(tmp_path: Path) -> None:
     head, _, *rows = results.summary(records).splitlines()
     assert head == "| result | training pairs | sacreBLEU | training |"
     assert rows[:4] == [
-        "| [better](results/better.json) | 1,234 | 8.00 | 30 minutes, 1 x cpu (2 cores) |",
-        "| [caseless](results/caseless.json) | 1,234 | 7.00, lower-cased | 30 minutes, 1 x cpu (2 cores) |",
-        "| [worse](results/worse.json) | 1,234 | 6.00 | 30 minutes, 1 x cpu (2 cores) |",
+        "| [better](paper/records/runs.jsonl) | 1,234 | 8.00 | 30 minutes, 1 x cpu (2 cores) |",
+        "| [caseless](paper/records/runs.jsonl) | 1,234 | 7.00, lower-cased | 30 minutes, 1 x cpu (2 cores) |",
+        "| [worse](paper/records/runs.jsonl) | 1,234 | 6.00 | 30 minutes, 1 x cpu (2 cores) |",
         "",
     ]
     assert rows[4].startswith("- Each row is one run, with one seed,") and "the best is shown" in rows[4]
@@ -231,26 +226,30 @@ def test_a_url_is_not_made_a_folder(module: str) -> None:
 
 def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "x.json").write_text("no")
-    with pytest.raises(UserError, match=r"^results/x.json: damaged, not JSON"):
-        results.pages(find_records(results.RESULTS))
+    results.RECORDS.mkdir(parents=True)
+    (results.RECORDS / "runs.jsonl").write_text("{}\nno\n")
+    with pytest.raises(UserError, match=r"^paper/records/runs.jsonl: damaged in line 2, not JSON"):
+        results.pages(find_records(results.RECORDS))
 
 
-def test_a_record_may_lie_deeper_and_keep_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_a_table_is_in_its_file_and_may_keep_translations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = planted_config(A1)
     run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"--translations: .*valid-0.txt: no such file; evaluate the run again"):
-        results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
+        write(run, "table3-small/A1-seed0", "valid", translations=True)
     (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
-    results.write_record(run, "table3-small/A1-seed0", "valid", translations=True, allow_dirty=False)
-    records = find_records(Path("results"))
+    write(run, "table3-small/A1-seed0", "valid", translations=True)
+    records = find_records(results.RECORDS)
     (one,) = row_runs(records, A1, "valid").scored
+    assert (one.run.path, one.run.record) == (results.RECORDS / "table3-small.jsonl", "table3-small/A1-seed0")
+    assert one.lines == results.RECORDS / "table3-small" / "A1-seed0.txt"
     assert one.scores == scores(config, "valid", 7.0)
     assert [record["step"] for record in one.run.validations] == [config["steps"] // part for part in (4, 2, 1)]
     assert read_lines_of(one) == ["Der Hund schläft."]
-    assert results.translation_records(records.runs) == {}, "the README shows what lies directly in results/"
+    assert results.translation_records(records.runs) == {}, "the README shows what is in runs.jsonl"
     one.lines.write_bytes(b"\xff\n")
     with pytest.raises(UserError, match=r"A1-seed0.txt: damaged, not UTF-8"):
         read_lines_of(one)
@@ -272,8 +271,8 @@ def test_the_readme_passes_over_what_is_no_translation(tmp_path: Path, monkeypat
     config = planted_config("configs/parsing.py:small")
     trees = {key: value for key, value in scores(config, "test", 1.0).items() if key != "sacrebleu"}
     run = plant(tmp_path / "run", config, {**trees, **dict.fromkeys(PARSING, 1.0)})
-    results.write_record(run, "parsing", "test", translations=False, allow_dirty=False)
-    records = find_records(Path("results"))
+    write(run, "parsing")
+    records = find_records(results.RECORDS)
     assert len(records.runs) == 1 and records.notes == []
     assert results.translation_records(records.runs) == {}
 
@@ -285,13 +284,15 @@ def test_a_new_record_does_not_keep_the_translations_of_the_old_one(
     run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"no such file; evaluate the run again"):
-        results.write_record(run, "x", "valid", translations=True, allow_dirty=False)
-    assert not Path("results/x.json").exists(), "a record without the lines that were asked for"
+        write(run, "x", "valid", translations=True)
+    assert not results.RECORDS.exists(), "a record without the lines that were asked for"
     (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
-    results.write_record(run, "x", "valid", translations=True, allow_dirty=False)
-    assert Path("results/x.txt").exists()
-    results.write_record(run, "x", "valid", translations=False, allow_dirty=False)
-    assert not Path("results/x.txt").exists()
+    write(run, "x", "valid", translations=True)
+    write(run, "y", "valid", translations=True)
+    assert (results.RECORDS / "x.txt").exists()
+    write(run, "x", "valid")
+    assert [file.name for file in sorted(results.RECORDS.iterdir())] == ["runs.jsonl", "y.txt"]
+    assert [found.record for found in find_records(results.RECORDS).runs] == ["x", "y"]
 
 
 def test_the_repository_around_an_installed_copy_is_not_the_codes(
@@ -313,8 +314,8 @@ def test_a_run_whose_training_has_not_ended_is_not_recorded(tmp_path: Path, monk
     run = plant(tmp_path / "run", config, scores(config, "test", 7.0, checkpoints=[10]), steps=10)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"run: not recorded, since its training has not ended: unfinished \(10 of"):
-        results.write_record(run, "x", "test", translations=False, allow_dirty=True)
-    assert not (tmp_path / "results").exists()
+        write(run, "x", allow_dirty=True)
+    assert not results.RECORDS.exists()
 
 
 @pytest.mark.parametrize(("workdir", "name"), [(None, None), ("run", "x")])
@@ -330,7 +331,7 @@ def test_records_are_made_in_the_projects_folder_alone(
     monkeypatch.setattr(results, "flags", SimpleNamespace(FLAGS=SimpleNamespace(**given)))
     with pytest.raises(UserError, match=r"README\.md: there is no such file here; run it in the project's folder"):
         results.main(["paper.results"])
-    assert not (tmp_path / "results").exists()
+    assert not results.RECORDS.exists()
 
 
 def test_a_record_names_files_from_the_home_or_from_beside_the_project(

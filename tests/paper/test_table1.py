@@ -13,7 +13,7 @@ from paper.report.table1_plot import plot
 from paper.tables import table1
 from paper.tables.table1 import ATTENTION, DILATED, LINEAR, PROJECTED, RECURRENT, TYPES, Sizes
 
-RECORD = Path(__file__).parent.parent.parent / "results" / "table1.json"
+RECORD = Path(__file__).parent.parent.parent / "paper" / "records" / "table1.json"
 
 # Products of a layer, each multiplication and addition an operation; restricted attention covers three blocks, linear
 # attention multiplies out blocks of 64 positions and sums up over those before and after, convolutions are gated.

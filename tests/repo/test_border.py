@@ -116,8 +116,6 @@ def test_whole_numbers() -> None:
     ("what", "flag", "why"),
     [
         ("all", "html", "this is a folder; name a file"),
-        ("layers", "plot", "this is a folder; name a file"),
-        ("layers", "plot", r"its name must end in \.svg or \.png or \.pdf"),
         ("figures", "output", "is a file; name a folder"),
         ("all", "html", "the path is empty"),
     ],
@@ -129,6 +127,6 @@ def test_outputs_of_the_paper_are_checked_before_its_runs_are_read(
     (tmp_path / "a.svg").mkdir()
     (tmp_path / "file").touch()
     given = {"this is a folder; name a file": tmp_path / "a.svg", "the path is empty": ""}.get(why, tmp_path / "file")
-    flags = {"output": "figures", "html": None, "plot": None, "runs": str(tmp_path), flag: str(given)}
+    flags = {"output": "figures", "html": None, "runs": str(tmp_path), flag: str(given)}
     with pytest.raises(UserError, match=rf"^--{flag}=.*{why}"):
         command.show(what, SimpleNamespace(**flags))

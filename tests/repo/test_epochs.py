@@ -1,4 +1,4 @@
-"""How often a sentence is trained on is what configs, a page and a notebook say."""
+"""How often a sentence is trained on is what configs and a notebook say."""
 
 import json
 import re
@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = ("configs/small.py", "notebooks/4_table_3_in_small.py", "notebooks/4_table_3_in_small.ipynb")
-SHARES = {"fifth": 5, "sixth": 6}
 # In a process of its own: with types checked at each call it takes 14 times as long.
 COUNT = """
 import sys
@@ -47,12 +46,3 @@ def test_a_sentence_is_trained_on_as_often_as_the_files_say(
     times = float(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     for file in files:
         assert re.findall(r"some (\w+)\W+times", text_of(file)) == [str(round(times))], file
-
-
-@pytest.mark.parametrize("file", ["configs/optimisers.py", "docs/studies.md"])
-def test_the_study_of_optimisers_trains_for_the_share_of_an_epoch_that_it_says(file: str) -> None:
-    record = json.loads((ROOT / "results/optimisers/adam-seed1.json").read_text(encoding="utf-8"))
-    tokens = max(record["launches"][0]["data"]["train"]["tokens"].values())
-    positions = record["training"]["steps"] * record["config"]["data"]["tokens_per_batch"]  # few of which are padding
-    (share,) = re.findall(r"a (\w+) of an epoch", text_of(file))
-    assert SHARES[share] == round(tokens / positions)

@@ -1,12 +1,12 @@
 """The rules of CONTRIBUTING.md that can be checked automatically, on the sources and on every config file."""
 
 import ast
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -28,10 +28,12 @@ FLOORS = (
     ("train",),
     ("configs",),
     ("paper",),
+    ("lab",),
 )
 ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
+CONFIGS += sorted(ROOT.glob("lab/studies/*/design.py"))
 NEVER_IMPORT = {
     "base": ("jax", "flax", "optax", "orbax", "grain", "ml_collections"),
     "configs": ("jax", "flax", "optax", "tensorflow"),
@@ -42,6 +44,7 @@ NEVER_IMPORT = {
     "train": (),
     "infer": ("optax",),
     "paper": ("optax",),
+    "lab": (),
 }
 UNSAFE = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
 
@@ -71,8 +74,7 @@ def imports(path: Path) -> set[str]:
                 whole = f"{base}.{alias.name}"
                 found.add(whole if whole in MODULES else base)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "imported":
-            (body,) = node.args
-            found.add(ast.literal_eval(body))
+            found |= {body.value for body in node.args if isinstance(body, ast.Constant)}
     return found
 
 
@@ -80,8 +82,11 @@ def within(module: str, places: tuple[str, ...]) -> bool:
     return any(module == place or module.startswith(place + ".") for place in places)
 
 
-def ids(path: Path) -> str:
+def place_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+IMPORTS = {path: sorted(imports(path)) for path in SOURCES}
 
 
 def tracked() -> list[Path]:
@@ -104,13 +109,47 @@ def may_import(importer: str, imported: str) -> bool:
     return same_room or floor(imported) < floor(importer)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_a_room_imports_only_rooms_below(path: Path) -> None:
-    for module in sorted(imports(path)):
-        if module.split(".")[0] in ROOMS:
-            assert may_import(name(path), module), f"{ids(path)} imports {module}; packages, from the bottom: {FLOORS}"
+def test_a_room_imports_only_rooms_below() -> None:
+    wrong = []
+    for path, modules in IMPORTS.items():
         never = NEVER_IMPORT[name(path).split(".")[0]]
-        assert not within(module, never), f"{ids(path)} imports {module}, which its package never does"
+        for module in modules:
+            if module.split(".")[0] in ROOMS and not may_import(name(path), module):
+                wrong.append(f"{place_of(path)} imports {module}; packages, from the bottom: {FLOORS}")
+            if within(module, never):
+                wrong.append(f"{place_of(path)} imports {module}, which its package never does")
+    assert not wrong, "\n".join(wrong)
+
+
+def strings(tree: ast.AST) -> set[str]:
+    """Returns the strings of a file, but docstrings, which stand alone."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in alone]
+    return {constant.value for constant in constants if isinstance(constant.value, str)}
+
+
+def of_lab(text: str) -> bool:
+    """Returns whether a string names the lab, a module of it or a file, but for a page."""
+    return bool(re.search(r"(?<![\w./])lab(?:[./]\w|[./]?$)", text)) and not text.endswith(".md")
+
+
+def test_nothing_outside_the_lab_needs_it() -> None:
+    """By an import, or by the name of a module or a file of code in a string; these tests alone read all files."""
+    wrong = []
+    for path in tracked():
+        if path.suffix != ".py" or path.is_relative_to(ROOT / "lab"):
+            continue
+        if any(within(module, ("lab",)) for module in imports(path)):
+            wrong.append(f"{place_of(path)} imports lab")
+        if not path.is_relative_to(Path(__file__).parent):
+            named = [text for text in strings(ast.parse(path.read_text())) if of_lab(text)]
+            wrong += [f"{place_of(path)} names {text!r}" for text in named]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_which_strings_name_the_lab() -> None:
+    text = '"""python -m lab.results"""\nx.run_module("lab.a")\nx.read(f"lab/{x}/a", "label", "lab/*.md")'
+    assert {found for found in strings(ast.parse(text)) if of_lab(found)} == {"lab.a", "lab/"}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +164,8 @@ def test_a_room_imports_only_rooms_below(path: Path) -> None:
         ("data.prepare", "configs.common", True),
         ("train.loop", "configs.base", False),
         ("configs.base", "train.sweep.expressions", True),
+        ("paper.command", "lab.command", False),
+        ("lab.command", "paper.command", True),
     ],
 )
 def test_the_order_of_the_rooms(importer: str, imported: str, allowed: bool) -> None:
@@ -136,46 +177,57 @@ def test_contributing_draws_the_order_that_is_checked() -> None:
     assert f"`{drawn}`" in (ROOT / "CONTRIBUTING.md").read_text(), f"CONTRIBUTING.md must give the order `{drawn}`"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_tensorflow_stays_at_the_edge_and_nothing_unpickles(path: Path) -> None:
-    for module in sorted(imports(path)):
-        assert not within(module, UNSAFE), f"{ids(path)} imports {module}: loading such a file runs code from it"
-        if name(path) != "data.tfds":
-            edge = ("tensorflow", "tensorflow_datasets", "tensorflow_text")
-            assert not within(module, edge), f"{ids(path)} imports {module}; only data/tfds.py may"
-    assert not re.search(r"allow_pickle\s*=\s*True", path.read_text()), f"{ids(path)} lets NumPy unpickle"
+def test_tensorflow_stays_at_the_edge_and_nothing_unpickles() -> None:
+    wrong = []
+    edge = ("tensorflow", "tensorflow_datasets", "tensorflow_text")
+    for path, modules in IMPORTS.items():
+        for module in modules:
+            if within(module, UNSAFE):
+                wrong.append(f"{place_of(path)} imports {module}: loading such a file runs code from it")
+            if within(module, edge) and name(path) != "data.tfds":
+                wrong.append(f"{place_of(path)} imports {module}; only data/tfds.py may")
+        if re.search(r"allow_pickle\s*=\s*True", path.read_text()):
+            wrong.append(f"{place_of(path)} lets NumPy unpickle")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_import_circles() -> None:
-    graph = {module: {m for m in imports(path) if m in MODULES and m != module} for module, path in MODULES.items()}
+    graph = {module: {m for m in IMPORTS[path] if m in MODULES and m != module} for module, path in MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"files import each other in a circle: {' -> '.join(error.args[1])}")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_no_config_default_outside_common(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
-        where = f"{ids(path)}:{node.lineno}"
-        if isinstance(function, ast.Attribute) and function.attr == "get":
-            owner = ast.unparse(function.value)
-            assert not re.search(r"\b(cfg|config)(_\w+)?\b", owner), f"{where}: {owner}.get: keys have one default"
-        if isinstance(function, ast.Name) and function.id == "getattr" and len(node.args) == 3:
-            owner = ast.unparse(node.args[0])
-            assert not re.search(r"\b(cfg|config)(_\w+)?\b", owner), f"{where}: getattr({owner}, ..., default)"
+def owner_with_default(call: ast.Call) -> ast.expr | None:
+    """Returns what a call reads an attribute or a key of, for which it has a default; None for any other call."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr == "get":
+        return function.value
+    if isinstance(function, ast.Name) and function.id == "getattr" and len(call.args) == 3:
+        return call.args[0]
+    return None
+
+
+def test_no_config_default_outside_common() -> None:
+    wrong = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            owner = owner_with_default(node) if isinstance(node, ast.Call) else None
+            if owner is not None and re.search(r"\b(cfg|config)(_\w+)?\b", ast.unparse(owner)):
+                wrong.append(f"{place_of(path)}:{owner.lineno}: {ast.unparse(owner)} has a default; keys have one")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_path_of_one_machine() -> None:
     place = re.compile(rb"(?<![\w.])/(?:home|Users|root|work|mnt|tmp)/[\w.-]+")
+    wrong = []
     for path in tracked():
         content = path.read_bytes()
-        if b"\0" not in content and path != Path(__file__):
-            found = place.search(content)
-            assert not found, f"{ids(path)} names {found[0].decode()}"
+        found = place.search(content)
+        if found and b"\0" not in content and path != Path(__file__):
+            wrong.append(f"{place_of(path)} names {found[0].decode()}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_lock_names_no_index_and_no_file() -> None:
@@ -185,20 +237,20 @@ def test_the_lock_names_no_index_and_no_file() -> None:
     assert not odd, f"requirements.lock: {odd[0]!r} is not NAME==VERSION [; MARKER]; run `make lock`"
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=ids)
-def test_a_config_is_a_document_that_loads(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-    command = f"--config=configs/{path.name}"
-    assert re.search(rf"python -m train(\.sweep)? .*{re.escape(command)}", docstring), (
-        f"{ids(path)}: the docstring must give the exact command (`python -m train {command} ...`)"
-    )
-    spec = importlib.util.spec_from_file_location(f"configs.{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    cfg = module.get_config()
-    assert isinstance(cfg, ConfigDict)
-    assert keys(cfg) == keys(common.default()), f"{ids(path)} adds or removes keys; configs/common.py defines them all"
+def test_a_config_is_a_document_that_loads() -> None:
+    assert len(CONFIGS) > 20
+    wrong = []
+    for path in CONFIGS:
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        command = f"--config={place_of(path)}"
+        if not re.search(rf"python -m train(\.sweep)? .*{re.escape(command)}", docstring):
+            wrong.append(
+                f"{place_of(path)}: the docstring must give the exact command (`python -m train {command} ...`)"
+            )
+        cfg = import_module(name(path)).get_config()
+        if not isinstance(cfg, ConfigDict) or keys(cfg) != keys(common.default()):
+            wrong.append(f"{place_of(path)} adds or removes keys; configs/common.py defines them all")
+    assert not wrong, "\n".join(wrong)
 
 
 def keys(cfg: ConfigDict) -> set[str]:
@@ -211,15 +263,17 @@ def leaves() -> list[str]:
     return sorted(keys(common.default()))
 
 
-@pytest.mark.parametrize("key", leaves())
-def test_keys_of_common_are_documented(key: str) -> None:
+def test_keys_of_common_are_documented() -> None:
     """By a comment behind the one line that defines it, or on the line before."""
     lines = (ROOT / "configs" / "common.py").read_text().splitlines()
-    places = [number for number, line in enumerate(lines) if line.startswith(f"    cfg.{key} = ")]
-    assert len(places) == 1, f"configs/common.py must define {key} on one line of its own"
-    (place,) = places
-    before = lines[place - 1].strip()
-    assert "  # " in lines[place] or before.startswith("# "), f"configs/common.py does not say what {key} is"
+    wrong = []
+    for key in leaves():
+        places = [number for number, line in enumerate(lines) if line.startswith(f"    cfg.{key} = ")]
+        if len(places) != 1:
+            wrong.append(f"configs/common.py must define {key} on one line of its own")
+        elif "  # " not in lines[places[0]] and not lines[places[0] - 1].strip().startswith("# "):
+            wrong.append(f"configs/common.py does not say what {key} is")
+    assert not wrong, "\n".join(wrong)
 
 
 def reads(path: Path) -> set[tuple[str, str]]:
@@ -240,7 +294,7 @@ def reads(path: Path) -> set[tuple[str, str]]:
     return found
 
 
-READ = {path: reads(path) for path in SOURCES if not name(path).startswith("configs")}
+READ = {path: reads(path) for path in SOURCES if not within(name(path), ("configs", "lab"))}
 PASSED_ALONE = ("optim", "checkpoint", "eval")  # parts of a config that functions take as their `cfg`
 
 
@@ -258,24 +312,26 @@ def readers(key: str) -> list[str]:
     for path in places:
         own = {"self"} if name(path) == "model.config" else owners
         if any((owner, last) in READ[path] for owner in own):
-            found.append(ids(path))
+            found.append(place_of(path))
     return found
 
 
-@pytest.mark.parametrize("key", leaves())
-def test_every_key_is_read(key: str) -> None:
+def test_every_key_is_read() -> None:
     """A key that no file reads would be a switch connected to nothing; a list that names it is no reader."""
-    group, _, last = key.rpartition(".")
-    if group == "mesh":
-        assert last in AXES, f"configs/common.py defines {key}; run/sharding.py reads mesh.{', mesh.'.join(AXES)}"
-    else:
-        assert readers(key), f"configs/common.py defines {key}, and no file reads it"
+    wrong = []
+    for key in leaves():
+        group, _, last = key.rpartition(".")
+        if group == "mesh" and last not in AXES:
+            wrong.append(f"configs/common.py defines {key}; run/sharding.py reads mesh.{', mesh.'.join(AXES)}")
+        elif group != "mesh" and not readers(key):
+            wrong.append(f"configs/common.py defines {key}, and no file reads it")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_name_in_a_list_or_of_another_owner_reads_no_key() -> None:
     assert readers("model.no_such") == readers("decode.no_such") == []
     assert readers("data.suffix") == [], "path.suffix is no key"
-    assert set(readers("model.biases")) <= set(map(ids, (ROOT / "model" / "mixers").glob("*.py"))), "where it acts"
+    assert set(readers("model.biases")) <= set(map(place_of, (ROOT / "model" / "mixers").glob("*.py"))), "where it acts"
     assert readers("model.mup_width") == ["model/config.py"], "by its property base_width"
     assert readers("optim.lr") == ["train/optim.py"]
 

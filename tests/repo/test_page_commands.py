@@ -1,4 +1,4 @@
-"""Every command of the README and of docs/ can be typed in a clone, in the order of its page.
+"""Every command of the README, of docs/ and of the lab's pages can be typed in a clone, in the order of its page.
 
 Our own commands read their flags, config files and config keys here, and stop where their work would begin. Every file
 that they are given is in the repository, or made by a command before it, or said on the page to be the reader's own.
@@ -6,7 +6,6 @@ Of other programs only those that are listed here may appear.
 """
 
 import re
-import subprocess
 import tomllib
 from functools import cache
 from importlib import import_module
@@ -16,13 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from data.corpora import CORPORA, corpus_folder
-from paper.__main__ import WHAT
+from tests.repo.test_layout import tracked
 from tests.typed import complaints
 from tests.written import Command, commands, files
 
 SPLITS = ("train", "valid", "test")
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "notebooks" / "README.md"]
+PAGES += sorted(ROOT.glob("lab/**/*.md"))
 
 EXTERNAL = {  # programs that are not ours, whose flags no test knows
     *("curl", "git", "pipx", "sh", "sudo", "tar", "uv"),  # to get something
@@ -33,15 +33,16 @@ SHELL = {"cd", "chmod", "done", "echo", "export", "for", "source", "wait"}
 PYTHON = {"python", ".venv/bin/python"}
 PIP = {"pip", ".venv/bin/pip"}
 NOT_OURS = {"venv"}  # modules after `python -m`
-FLAGLESS = {"benchmarks.accelerator.report"}  # takes a folder
+FLAGLESS = {"lab.benchmarks.accelerator.report"}  # takes a folder
 ELSEWHERE_MADE = {"tar xf": "wmt16.en-de.joined-dict.transformer", "make quickstart": "runs/quickstart"}
 
 READS = {"baseline", "gold", "hypothesis", "init", "nbest", "parameters", "parsed", "reference", "runs", "source"}
 READS |= {"target", "config.data.tokenizer"}
 MAKES = {"explain", "html", "output", "plot"}
-SPECIAL = {"config", "corpus", "from", "storage", "workdir", *(f"config.data.{split}" for split in SPLITS)}
+SPECIAL = {"config", "corpus", "from", "name", "storage", "workdir", *(f"config.data.{split}" for split in SPLITS)}
 TRAINERS = {"train", "train.sweep"}
 MAKERS = {*TRAINERS, "infer.convert"}  # make --workdir, given --config or --from; others read it
+DOCUMENTS = ("configs/", "lab/studies/")  # where configs are
 SPECS = ("chars", "idx", "lines", "text", "trees", "tsv")  # corpora in files, SCHEME:FILE
 DOWNLOADED = "tfds:"  # and those that data.prepare downloads
 
@@ -146,30 +147,35 @@ def test_commands_and_files_are_found_in_a_page() -> None:
     assert files(PAGE) == {"g.py": "print()\n"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_program_of_a_page_is_ours_or_listed(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for command in written(page):
-        program, *arguments = bare(command.words) or ["export"]
-        if program == "make":
-            named = {word for word in arguments if "=" not in word}
-            assert named <= targets, f"{name(page)}: make has no target {named - targets}"
-        elif program in PIP:
-            for wanted in re.findall(r"^\.\[(.*)\]$", "\n".join(arguments), re.MULTILINE):
-                assert set(wanted.split(",")) <= set(extras), f"{name(page)}: pyproject.toml has not all of [{wanted}]"
-        elif found := ours(command):
-            path = ROOT.joinpath(*found[0].split("."))
-            assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"{name(page)}: {command.line}"
-        else:
-            known = EXTERNAL | SHELL | PYTHON | {"vaswani"}
-            assert program in known, f"{name(page)}: is {program!r} a program? List it in EXTERNAL"
+def unknown(command: Command) -> list[str]:
+    """Returns what of a command there is not: its module, its target of make, or the extras that it installs."""
+    program, *arguments = bare(command.words) or ["export"]
+    if program == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        return [f"make has no target {word}" for word in arguments if "=" not in word and word not in targets]
+    if program in PIP:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        wanted = re.findall(r"^\.\[(.*)\]$", "\n".join(arguments), re.MULTILINE)
+        named = [extra for several in wanted for extra in several.split(",")]
+        return [f"pyproject.toml has no extra {extra}" for extra in named if extra not in extras]
+    if found := ours(command):
+        path = ROOT.joinpath(*found[0].split("."))
+        is_there = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+        return [] if is_there else [f"there is no {found[0]}"]
+    known = EXTERNAL | SHELL | PYTHON | {"vaswani"}
+    return [] if program in known else [f"is {program!r} a program? List it in EXTERNAL"]
+
+
+def test_every_program_of_a_page_is_ours_or_listed() -> None:
+    wrong = [f"{name(page)}: {what}" for page in PAGES for command in written(page) for what in unknown(command)]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
 def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
     """A file or folder that is missing here is the only thing that a command may complain of."""
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for room in ("configs", "lab"):
+        (tmp_path / room).symlink_to(ROOT / room)
     places: dict[tuple[str, ...], list[str]] = {}
     for page in PAGES:
         for file, text in files(page.read_text(encoding="utf-8")).items():
@@ -179,8 +185,10 @@ def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
                 places.setdefault((found[0], *found[1]), []).append(f"{name(page)}: {command.line}")
     assert len(places) > 100
     told = dict(zip(places, complaints(list(places), tmp_path), strict=True))
-    shown = {line[1] for line in places if line[0] == "paper"}
-    assert shown <= set(WHAT), f"python -m paper has no {sorted(shown - set(WHAT))}"
+    for module in ("paper", "lab"):  # whose argument is checked where its work begins
+        known = import_module(f"{module}.__main__").WHAT
+        given = {line[1] for line in places if line[0] == module}
+        assert given and given <= set(known), f"python -m {module} has no {sorted(given - set(known))}"
     missing = re.compile(r": no such (file|folder)$")
     assert [(places[line], text) for line, text in told.items() if text and not missing.search(text)] == []
 
@@ -188,10 +196,8 @@ def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
 @cache
 def in_the_repository() -> frozenset[str]:
     """Returns the files of a clone, and their folders."""
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip("no git checkout")
-    return frozenset(path for file in done.stdout.splitlines() for path in (file, *map(str, Path(file).parents)))
+    files = [path.relative_to(ROOT) for path in tracked()]
+    return frozenset(str(path) for file in files for path in (file, *file.parents))
 
 
 class Use(NamedTuple):
@@ -277,7 +283,7 @@ def corpora_of(given: dict[str, str]) -> list[str]:
     """Returns the corpora that a command reads: those of its config, unless flags name others, and of --corpus."""
     named = {split: given[f"config.data.{split}"] for split in SPLITS if f"config.data.{split}" in given}
     file, _, argument = given.get("config", "").partition(":")
-    if file.startswith("configs/") and (ROOT / file).is_file():
+    if file.startswith(DOCUMENTS) and (ROOT / file).is_file():
         get_config = import_module(file.removesuffix(".py").replace("/", ".")).get_config
         data: Any = (get_config(argument) if argument else get_config()).data
         named = {split: data[split] for split in SPLITS} | named
@@ -293,20 +299,26 @@ def files_of(spec: str) -> set[str]:
     return set(path.split(",")) if scheme == "idx" else {path}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_reader_has_what_a_command_reads(page: Path) -> None:
-    reader = Reader(page)
-    for command in written(page):
-        missing = reader.lacks(command)
-        assert not missing, f"{name(page)}: {command.line}: a reader has no {missing} yet"
+def test_a_reader_has_what_a_command_reads() -> None:
+    wrong = []
+    for page in PAGES:
+        reader = Reader(page)
+        for command in written(page):
+            missing = reader.lacks(command)
+            wrong += [f"{name(page)}: {command.line}: a reader has no {path} yet" for path in missing]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_the_files_that_a_page_names_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_the_files_that_a_page_names_exist() -> None:
+    wrong = []
     packages = {path.partition("/")[0] for path in in_the_repository() if "/" in path}
-    for path, argument in re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|md|json|toml|lock))(:[\w:-]+)?`", text):
-        if path.partition("/")[0] in packages:
-            assert path in in_the_repository(), f"{name(page)}: there is no {path}"
-        if path.startswith("configs/") and argument and not argument[1:].isupper():
-            import_module(path.removesuffix(".py").replace("/", ".")).get_config(argument[1:])
+    named = re.compile(r"`([\w.-]+/[\w./-]+\.(?:py|md|jsonl?|svg|toml|lock))(:[\w:-]+)?`")
+    for page in PAGES:
+        for path, argument in named.findall(page.read_text(encoding="utf-8")):
+            if "NAME" in path.split("/"):
+                continue
+            if path.partition("/")[0] in packages and path not in in_the_repository():
+                wrong.append(f"{name(page)}: there is no {path}")
+            elif path.startswith(DOCUMENTS) and argument and not argument[1:].isupper():
+                import_module(path.removesuffix(".py").replace("/", ".")).get_config(argument[1:])
+    assert not wrong, "\n".join(wrong)

@@ -1,14 +1,13 @@
-"""The README's map of the paper names what exists, and the links of the README and of docs/ lead somewhere."""
+"""The README's map of the paper names what exists, and the links of all pages lead somewhere."""
 
 import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+LAB = ROOT / "lab" / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("lab/**/*.md"))]
 MAP = "## The paper, section by section"
 SECTIONS = (
     *("3.1", "3.2.1", "3.2.2", "3.2.3", "3.3", "3.4", "3.5", "4"),
@@ -49,28 +48,51 @@ def test_the_map_has_every_section_figure_and_table() -> None:
     assert labels == set(SECTIONS)
 
 
-@pytest.mark.parametrize(("labels", "code"), map_rows(), ids=[", ".join(row) for row, _ in map_rows()])
-def test_a_row_of_the_map_names_files_and_what_they_define(labels: list[str], code: str) -> None:
+def faults(code: str) -> list[str]:
+    """Returns what is wrong with the code of a row: links to files, each followed by names that the file defines."""
     named = re.findall(r"\[([^\]]*)\]\(([^)]*)\)((?: `\w+`,?)*)", code)
-    assert named and re.sub(r"\[[^\]]*\]\([^)]*\)|`\w+`|[ ,]", "", code) == ""
+    found = []
+    if not named or re.sub(r"\[[^\]]*\]\([^)]*\)|`\w+`|[ ,]", "", code):
+        found.append(f"not only links and names: {code}")
     for shown, target, names in named:
-        assert shown.rstrip("/") == target and (ROOT / target).exists(), f"there is no {target}"
-        for name in re.findall(r"\w+", names):
-            assert name in defined(ROOT / target), f"{target} defines no {name}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    for link in LINK.findall(page.read_text(encoding="utf-8")):
-        if re.match(r"https?://", link):
+        if shown.rstrip("/") != target or not (ROOT / target).exists():
+            found.append(f"there is no {target}")
             continue
-        name, _, anchor = link.partition("#")
-        target = page.parent / name if name else page
-        assert target.exists(), f"{page.name} links to {link}, which does not exist"
-        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}, which has no such heading"
+        missing = [name for name in re.findall(r"\w+", names) if name not in defined(ROOT / target)]
+        found += [f"{target} defines no {name}" for name in missing]
+    return found
 
 
-def test_every_page_of_docs_is_linked_from_the_readme() -> None:
-    linked = {link.partition("#")[0] for link in LINK.findall(README.read_text(encoding="utf-8"))}
-    pages = {page.relative_to(ROOT).as_posix() for page in ROOT.glob("docs/*.md")}
-    assert pages <= linked, f"the README links to none of {sorted(pages - linked)}"
+def test_the_rows_of_the_map_name_files_and_what_they_define() -> None:
+    assert faults("[model/embed.py](model/embed.py) `embed`, `logits`") == []
+    assert faults("[model/embed.py](model/embed.py) `sinusoids`") == ["model/embed.py defines no sinusoids"]
+    wrong = [f"{', '.join(labels)}: {fault}" for labels, code in map_rows() for fault in faults(code)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_links_of_the_pages_lead_somewhere() -> None:
+    wrong = []
+    for page in PAGES:
+        for link in LINK.findall(page.read_text(encoding="utf-8")):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            if re.match(r"https?://", link):
+                continue
+            if not target.exists():
+                wrong.append(f"{page.relative_to(ROOT)} links to {link}, which does not exist")
+            elif anchor and anchor not in anchors(target):
+                wrong.append(f"{page.relative_to(ROOT)} links to {link}, which has no such heading")
+    assert not wrong, "\n".join(wrong)
+
+
+def links(page: Path) -> set[Path]:
+    """Returns the files that a page links to."""
+    found = LINK.findall(page.read_text(encoding="utf-8"))
+    return {(page.parent / link.partition("#")[0]).resolve() for link in found}
+
+
+def test_every_page_is_linked_from_the_readme_or_the_labs() -> None:
+    pages = {*ROOT.glob("docs/*.md"), LAB}
+    assert pages <= links(README), f"the README links to none of {sorted(pages - links(README))}"
+    labs = {*ROOT.glob("lab/docs/*.md"), *ROOT.glob("lab/studies/*/README.md")}
+    assert len(labs) > 15 and labs <= links(LAB), f"lab/README.md links to none of {sorted(labs - links(LAB))}"

@@ -42,8 +42,11 @@ def public(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_every_page_and_notebook_is_built(site: Path) -> None:
-    for page in ROOT.glob("docs/*.md"):
-        assert (site / "docs" / page.stem / "index.html").exists()
+    for page in (*ROOT.glob("docs/*.md"), *ROOT.glob("lab/docs/*.md")):
+        assert (site / page.relative_to(ROOT).with_suffix("") / "index.html").exists()
+    for page in ROOT.glob("lab/studies/*/README.md"):
+        assert (site / page.relative_to(ROOT).with_name("index.html")).exists()
+        assert (site / page.relative_to(ROOT).with_name("figure.svg")).exists()
     for notebook in ROOT.glob("notebooks/*.ipynb"):
         html = (site / "notebooks" / notebook.stem / "index.html").read_text(encoding="utf-8")
         assert "data:image/png;base64" in html, "its pictures"

@@ -1,0 +1,77 @@
+"""Our own studies: a table and a figure each, made from finished runs; and the claims, with a verdict on each.
+
+    python -m lab layers|extrapolation|scan|scan_length|scaling|families|second|bottleneck|scores|distance|
+                  norms|mup|optimisers|g2p|all [--runs=DIR] [--plot=FILE] [--markdown | --csv] [--html=FILE]
+                  [--commands]
+    python -m lab cards [--runs=DIR] [--markdown | --csv]
+
+Runs are found and recognised as by `python -m paper`; DIR may be several folders with commas between them. By default
+those are the folders of our own records. `all` prints all studies. `cards` lists the main claims that the tables of
+`paper` and the studies make, with a verdict on each and a command that repeats one of its runs.
+
+The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
+draws a study's figure; --html writes one page with tables, learning curves and figures; --commands prints how to run
+each row.
+
+  layers         what can replace self-attention
+  extrapolation  positions beyond the training length
+  scan           new combinations of known commands
+  scan_length    outputs longer than any in training
+  scaling        a law fitted to model sizes and amounts of data
+  families       models built from the same blocks
+  second         Table 3 scaled down, second design
+  bottleneck     how much of a long sentence one vector holds
+  scores         why dot products are divided by sqrt(d_k)
+  distance       whether distant words matter more to some layers
+  norms          where post-norm fails to start
+  mup            whether the best learning rate stays the same as a model grows
+  optimisers     which optimiser is the fastest
+  g2p            from letters to phones in ten languages
+"""
+
+from absl import flags
+
+from base.command import run
+from base.errors import UserError
+from run import changes
+
+STUDIES = (
+    "layers",
+    "extrapolation",
+    "scan",
+    "scan_length",
+    "scaling",
+    "families",
+    "second",
+    "bottleneck",
+    "scores",
+    "distance",
+    "norms",
+    "mup",
+    "optimisers",
+    "g2p",
+)
+WHAT = (*STUDIES, "cards", "all")
+
+
+def main(argv: list[str]) -> None:
+    options = flags.FLAGS
+    if len(argv) != 2 or argv[1] not in WHAT:
+        raise UserError(f"{' '.join(argv[1:]) or 'no study'}: give one of {', '.join(WHAT)}; --help explains")
+    if options.markdown and options.csv:
+        raise UserError("--markdown and --csv: give one of them")
+    from lab.command import show  # only now: it loads jax
+
+    show(argv[1], options)
+
+
+if __name__ == "__main__":
+    places = "paper/records,lab/studies"
+    flags.DEFINE_string("runs", places, "folders with runs and records, at any depth; commas between several")
+    flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
+    flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
+    flags.DEFINE_bool("markdown", False, "print Markdown")
+    flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
+    changes.define_flag()
+    flags.DEFINE_bool("commands", False, "also print the command that runs each row")
+    run(main)

@@ -1,0 +1,51 @@
+"""Measures how cost grows: of an update, of a search, of a corpus, of several devices; makes lab/docs/cost.md.
+
+    python -m lab.benchmarks.cost [--only=update,layers,search,corpus,devices] [--rounds=5]
+
+Writes a record for each, and the page. One size at a time is doubled, from a small model and batch; each round times
+every size once. Times are those of the processors, since the machine may be shared. Exponents are slopes of
+lines fitted, by least squares, to the logarithms of the three largest sizes. The corpus, of up to 4.5 million pairs,
+takes most of the time, and 3 GiB of disk. Devices are simulated: their programs are compiled and not run.
+"""
+
+import sys
+from importlib.metadata import version
+
+from absl import flags
+
+from base.command import run
+from base.errors import UserError
+
+NAMES = ["update", "layers", "search", "corpus", "devices"]
+
+
+def main(argv: list[str]) -> None:
+    """Measures what is asked for and writes a record after each."""
+    from lab.benchmarks.cost import corpus, devices, growth, sizes, table  # only now: a mistyped flag needs no jax
+    from run.folder import device
+
+    options = flags.FLAGS
+    measures = {
+        "update": lambda: growth.grown(sizes.UPDATE, growth.update, options.rounds),
+        "layers": lambda: growth.grown(sizes.LAYERS, growth.update, options.rounds),
+        "search": lambda: growth.grown(sizes.SEARCH, growth.search, options.rounds),
+        "corpus": corpus.measured,
+        "devices": devices.measured,
+    }
+    about = {"device": device(), "versions": {name: version(name) for name in ("jax", "jaxlib")}}
+    for name in options.only:
+        table.write(name, about | measures[name]())
+        print(f"{table.RECORDS / name}.json and {table.PAGE} are written", file=sys.stderr, flush=True)
+
+
+def check(options: flags.FlagValues) -> None:
+    """Raises a `UserError` for a name that is none."""
+    for name in options.only:
+        if name not in NAMES:
+            raise UserError(f"--only={name}: it must be of {', '.join(NAMES)}")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_list("only", NAMES, "what to measure")
+    flags.DEFINE_integer("rounds", 5, "how often each size is timed", lower_bound=1)
+    run(main, hint="what to measure is given as --only=NAME,NAME", check=check)

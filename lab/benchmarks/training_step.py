@@ -1,0 +1,131 @@
+"""Times one training step of the base model against PyTorch eager, alternating in one process.
+
+pip install -e '.[bench]'
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m lab.benchmarks.training_step [--rounds=9] [--tokens=2048] [--length=32]
+
+A step is forward, backward and Adam in float32 on the CPU: 6+6 layers, d_model 512, d_ff 2048, 8 heads, 16,000
+subwords, dropout 0.1, label smoothing 0.1, 2,048 tokens per side in rows of 32 without padding. Ours is the step that
+`python -m train` runs: with each kind of dropout bits, and with `loss.chunk=0` (unchunked). PyTorch's uses
+`nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (whose attention is SDPA) and `torch.optim.Adam`; it
+shares one embedding and applies dropout in the same places as ours, which is less work than the layers' default.
+
+Rounds alternate between them. Each runs an untimed step before the timed one, since a step right after PyTorch's
+finds memory and processors as PyTorch left them and takes up to half as long again. A step that got less than 90 % of
+the processors is dropped, since the machine may be shared. Compilation is excluded. Peak memory is measured in separate
+processes. The last lines are ratios of medians.
+"""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from absl import flags
+
+from base.command import run
+from base.errors import UserError
+from base.memory import largest_resident
+from data.batching import random_batch
+from lab.benchmarks.contenders import our_step, torch_step
+from lab.benchmarks.decoding import timed
+from model.config import ModelConfig
+
+TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step, a multiple of --length", lower_bound=1)
+LENGTH = flags.DEFINE_integer("length", 32, "tokens per row", lower_bound=1)
+ROUNDS = flags.DEFINE_integer("rounds", 9, "samples of each contender", lower_bound=1)
+TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check that this program works")
+MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
+
+CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", "torch")
+
+
+def sample(run: Callable[[], Any]) -> tuple[float, float]:
+    """Returns the wall seconds of the second of two steps, and the number of processors that it used."""
+    float(run())
+    return timed(lambda: float(run()))
+
+
+def peak_memory(name: str) -> int:
+    """Returns the peak resident memory, in MiB, of a separate process that runs two steps of one contender."""
+    command = [sys.executable, "-m", "lab.benchmarks.training_step", *sys.argv[1:], f"--memory_of={name}"]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
+
+
+def check(options: Any) -> None:
+    """Raises a `UserError` unless rows of this length make up the tokens, and PyTorch is there to compare with."""
+    if options.tokens % options.length:
+        raise UserError(f"--tokens={options.tokens}: it must be a multiple of --length={options.length}")
+    if find_spec("torch") is None:
+        raise UserError("this needs PyTorch: pip install -e '.[bench]'")
+
+
+def main(_: list[str]) -> None:
+    config = ModelConfig(vocab_size=16_000)
+    if TINY.value:
+        config = dataclasses.replace(config, vocab_size=500, N=1, d_model=64, d_ff=128, h=2, d_k=32, d_v=32)
+    batch = random_batch(TOKENS.value // LENGTH.value, LENGTH.value, config.vocab_size)
+
+    def build(name: str) -> Callable[[], Any]:
+        if name == "torch":
+            return torch_step(config, batch).run
+        if name == "ours-unchunked":
+            return our_step(config, batch, chunk=0).run
+        return our_step(dataclasses.replace(config, dropout_bits=name.removeprefix("ours-")), batch).run
+
+    if MEMORY_OF.value:
+        print_peak_memory(build(MEMORY_OF.value))
+        return
+
+    memory = {name: peak_memory(name) for name in CONTENDERS}
+    runs = {name: build(name) for name in CONTENDERS}
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
+    for name in CONTENDERS:
+        print(f"{name}: loss {float(runs[name]()):.3f} nats", file=sys.stderr)
+    for number in range(ROUNDS.value):
+        for name in CONTENDERS:
+            samples[name].append(sample(runs[name]))
+            print(f"{number + 1}/{ROUNDS.value} {name} {samples[name][-1][0]:.3f} s", file=sys.stderr)
+    medians = report(samples, memory)
+    for name, other in (("ours-threefry", "torch"), ("ours-hash", "torch"), ("ours-threefry", "ours-unchunked")):
+        print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
+
+
+def print_peak_memory(run: Callable[[], Any]) -> None:
+    """Prints the most memory, in MiB, that this process had after two updates."""
+    for _ in range(2):
+        float(run())
+    print(largest_resident() // 2**20)
+
+
+def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]) -> dict[str, float]:
+    """Prints a line of JSON for each contender; returns the medians, in seconds.
+
+    A sample is an update's seconds and its processors. Where some had all of them, the median is of those alone.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    medians = {}
+    for name, all_samples in samples.items():
+        fast = [wall for wall, share in all_samples if share >= 0.9 * cpus]
+        medians[name] = statistics.median(fast or [wall for wall, _ in all_samples])
+        record = {
+            "name": name,
+            "seconds": round(medians[name], 4),
+            "tokens_per_second": round(TOKENS.value / medians[name], 1),
+            "samples": len(all_samples),
+            "samples_with_all_cpus": len(fast),
+            "cpus": round(statistics.median(share for _, share in all_samples), 2),
+            "peak_rss_mib": memory[name],
+        }
+        print(json.dumps(record))
+        if not fast:
+            print(f"{name}: no sample had {0.9 * cpus:.1f} cpus; its median is of slow ones", file=sys.stderr)
+    return medians
+
+
+if __name__ == "__main__":
+    run(main, hint="the size is given as --tokens=N", check=check)

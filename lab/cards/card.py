@@ -1,0 +1,233 @@
+"""A card: one claim, the published number, ours, how sure it is, what it cost, and how to repeat one of its runs.
+
+The verdict of a claim is one of these:
+
+- "shown", "refuted", "neither": by the rule of a design, or, where no design fixed one, by a two-sided t-test over the
+  seeds, corrected by Holm's method where a table compares several rows: below 5 %, the claim is shown if the sign is
+  the claimed one, and refuted if it is the opposite.
+- "met", "not met": whether a published number, or what a design predicts of a number, is reached; "neither" if the
+  mean does not reach it and the interval does not exclude it.
+- "open": there are too few seeds to say. "not run": there is no record.
+- "no rule": measured, with no published number and no rule that could have failed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from base.intervals import with_interval
+from base.table import NOT_RUN, Code, Table, mean, number
+from lab.reproduce.command import RECORDS, obstacle
+from paper.records import RunRecord
+from paper.rows import RowRuns
+from paper.tables.cost import cost
+from paper.tables.trend import LEVEL, Differences, holm, p_values_of, shown_p_value
+
+OPEN, NO_RULE = "open", "no rule"
+VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)
+NO_NUMBER = "-"  # nothing is published
+HEAD = (
+    "claim",
+    "published",
+    "ours",
+    "95 % interval",
+    "p",
+    "seeds",
+    "verdict",
+    "cost of a run",
+    "commits",
+    "repeats one of its runs",
+)
+
+
+class Card(NamedTuple):
+    """A claim, and what the records say of it, in words.
+
+    `about` is the table or study. `interval` is ± half of the 95 % t interval of the mean over the seeds, or from where
+    to where it reaches; `p` is two-sided, in brackets by Holm's method; `cost` is of a run of the first row; `caveats`
+    are those of the runs, as in `paper.provenance`.
+    """
+
+    about: str
+    claim: str
+    published: str
+    ours: str
+    interval: str
+    p: str
+    seeds: str
+    verdict: str
+    cost: str
+    commits: str
+    command: str
+    caveats: tuple[str, ...] = ()
+
+
+class Claim(NamedTuple):
+    """What is claimed of some rows: the first is the one that the claim is about, others are what it is compared with.
+
+    `sign` is that of the difference if the claim is true, 0 if the claim is that there is none. `ours` is ""
+    where the mean difference is the number to show.
+    """
+
+    text: str
+    rows: Sequence[RowRuns]
+    sign: int = 0
+    published: str = NO_NUMBER
+    ours: str = ""
+
+
+def counts(cards: Sequence[Card]) -> Table:
+    """Returns how many cards have each verdict."""
+    verdicts = [card.verdict for card in cards]
+    found: list[tuple[str, ...]] = [(verdict, str(verdicts.count(verdict))) for verdict in VERDICTS]
+    return Table("cards-verdicts", "Verdicts", ("verdict", "claims"), found, [])
+
+
+def table(about: str, cards: Sequence[Card]) -> Table:
+    """Returns the cards of one table or study as a table."""
+    lines: list[tuple[str, ...]] = []
+    marked: dict[str, list[str]] = {}
+    for card in cards:
+        claim = f"{card.claim} †" if card.caveats else card.claim
+        command = Code(card.command) if card.command.startswith("python ") else card.command
+        lines.append(
+            (
+                claim,
+                card.published,
+                card.ours,
+                card.interval,
+                card.p,
+                card.seeds,
+                card.verdict,
+                card.cost,
+                card.commits,
+                command,
+            )
+        )
+        for caveat in card.caveats:
+            marked.setdefault(caveat, []).append(card.claim)
+    notes = [f"† {caveat}: {'; '.join(claims)}" for caveat, claims in marked.items()]
+    return Table(f"cards-{about}", about, HEAD, lines, notes)
+
+
+def compared(about: str, claims: Mapping[str, Claim], differences: Differences, digits: int) -> list[Card]:
+    """Returns the card of each claim about a difference, by a t-test over the seeds, by Holm if there are several.
+
+    Both mappings are by the same names.
+    """
+    p_values = p_values_of(differences)
+    corrected = holm(p_values)
+    cards: list[Card] = []
+    for name, claim in claims.items():
+        seeds = differences[name]
+        made = measured(about, claim, seeds, digits)
+        if not len(seeds):  # a row alone with which others are compared says nothing of the claim
+            made = made._replace(cost="", commits="", command="", caveats=())
+        p = corrected.get(name)
+        cards.append(made._replace(p=shown_p(p_values, name), verdict=verdict_by_sign(seeds, p, claim.sign)))
+    return cards
+
+
+def measured(about: str, claim: Claim, differences: Float[np.ndarray, " seeds"], digits: int) -> Card:
+    """Returns the card of a claim with the mean of these differences and its interval, and not yet judged."""
+    middle, _, half = with_interval(differences, digits).partition(" ± ")
+    runs = [scored.run for row in claim.rows for scored in row.scored]
+    return Card(
+        about=about,
+        claim=claim.text,
+        published=claim.published,
+        ours=claim.ours or middle,
+        interval=f"± {half}" if half else "",
+        p="",
+        seeds=str(len(differences)),
+        verdict=NO_RULE if len(differences) else NOT_RUN,
+        cost=cost(claim.rows[0].scored),
+        commits=", ".join(dict.fromkeys(commit for run in runs for commit in commits_of(run))),
+        command=command_of(runs),
+        caveats=tuple(dict.fromkeys(caveat for run in runs for caveat in run.caveats)),
+    )
+
+
+def shown_mean(row: RowRuns, key: str, digits: int = 2) -> str:
+    """Returns the mean of a score over the seeds, or in few words why there is none."""
+    return number(mean(row.values(key)), digits) or row.missing or NOT_RUN
+
+
+def shown_seeds(counts: Sequence[int]) -> str:
+    """Returns how many seeds the rows of a claim have: one number, or from the fewest to the most."""
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
+
+
+def shown_p(p_values: Mapping[str, float], name: str) -> str:
+    """Returns p as it is and, of several comparisons, in brackets by Holm; "" if there is none."""
+    if name not in p_values:
+        return ""
+    shown = shown_p_value(p_values[name])
+    return shown if len(p_values) == 1 else f"{shown} ({shown_p_value(holm(p_values)[name])})"
+
+
+def verdict_by_sign(differences: Float[np.ndarray, " seeds"], p: float | None, sign: int) -> str:
+    """Returns whether the mean difference has the claimed sign, by p."""
+    if not len(differences):
+        return NOT_RUN
+    if p is None:
+        return OPEN
+    if p >= LEVEL:
+        return "neither"
+    return "shown" if np.sign(differences.mean()) == sign else "refuted"
+
+
+def met(is_met: bool) -> str:
+    """Returns the verdict on a condition that holds, or does not."""
+    return "met" if is_met else "not met"
+
+
+def verdict_by_number(above: Float[np.ndarray, " seeds"]) -> str:
+    """Returns whether a number is reached, given by how much each seed is above it: by the mean, and by p if it is not.
+
+    One seed has no p, and counts as it is.
+    """
+    if not len(above):
+        return NOT_RUN
+    if above.mean() >= 0:
+        return "met"
+    p = p_values_of({"": above}).get("")
+    return "not met" if p is None or p < LEVEL else "neither"
+
+
+def judged(cards: Sequence[Card], said: str) -> list[Card]:
+    """Returns these cards with the verdict of a study's own rule, but where nothing has run."""
+    return [card if card.verdict == NOT_RUN else card._replace(verdict=verdict_of(said)) for card in cards]
+
+
+def verdict_of(said: str) -> str:
+    """Returns the first word of a verdict in what a study says, such as "verdict: shown; one fixed vector drops more".
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = re.search(rf"\b(shown|refuted|neither|{OPEN})\b", said)
+    if found is None:
+        raise ValueError(f"no verdict in {said!r}")
+    return found[1]
+
+
+def commits_of(run: RunRecord) -> list[str]:
+    """Returns the commits of a run's launches, as short as git's; [] where they were not recorded."""
+    return [launch["git"]["commit"][:7] for launch in run.launches if launch["git"]]
+
+
+def command_of(runs: Sequence[RunRecord]) -> str:
+    """Returns the command that repeats the first run that can be, else why none can; "" if none has a record."""
+    recorded = [run for run in runs if run.record and any(map(run.path.resolve().is_relative_to, RECORDS))]
+    reasons: list[str] = []
+    for run in recorded:
+        reason = obstacle(run)
+        if not reason:
+            return f"python -m lab.reproduce {run.record}"
+        reasons.append(reason)
+    return f"not repeatable: {reasons[0]}" if reasons else ""

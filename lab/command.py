@@ -1,0 +1,38 @@
+"""What `python -m lab` does once its flags have been checked."""
+
+from functools import partial
+from typing import Any
+
+from base.errors import UserError
+from base.files import output_file
+from base.table import Table
+from lab import cards
+from lab.launch import commands
+from lab.studies.index import STUDIES
+from paper.command import print_tables, read
+from paper.records import Records
+from paper.report.page import write
+
+
+def show(what: str, options: Any) -> None:
+    """Prints and writes what the flags of `lab.__main__` ask for."""
+    if options.plot is not None and what not in STUDIES:
+        raise UserError(f"--plot={options.plot}: only a study has a figure to put there: {', '.join(STUDIES)}")
+    page = None if options.html is None else output_file("html", options.html)
+    plot = None if options.plot is None else output_file("plot", options.plot, (".svg", ".png", ".pdf"))
+    records = read(options.runs)
+    made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
+    print_tables(made, commands() if options.commands else None, options)
+    if plot:
+        STUDIES[what].plot(records, plot)
+    if page:
+        from paper.report.report import report  # only now: it loads matplotlib
+
+        plots = {name: partial(study.plot, records) for name, study in STUDIES.items()}
+        rows = {f"Study: {name}": study.rows(records) for name, study in STUDIES.items()}
+        write(page, report(made, records, options.runs, commands(), plots, rows))
+
+
+def make(what: str, records: Records) -> dict[str, list[Table]]:
+    """Returns the tables that `what` names, by the study."""
+    return {name: study.tables(records) for name, study in STUDIES.items() if what in (name, "all")}

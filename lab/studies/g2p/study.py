@@ -1,0 +1,210 @@
+"""Letters in, phones out: errors in ten languages beside the published ones, by the rule of `design.py`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from base.intervals import wilson
+from base.table import NOT_RUN, Table, number, spread
+from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PILOT, UPDATES
+from lab.studies.two_stages import SEEDS
+from paper.drawing import colour, drawn
+from paper.published import G2P
+from paper.records import Records, RunRecord
+from paper.rows import RowRuns, caveat_notes, dagger_notes_on, marked, row_runs, run_notes, with_seeds
+from paper.tables.cost import cost
+
+FILE = "lab/studies/g2p/design.py"
+TITLE = "Pronunciations in ten languages"
+MEMBERS = len(SEEDS)  # of an ensemble
+PUBLISHED = float(np.mean(list(G2P.values())))
+HELPS = 2.0  # fewer wrong words with longer training, in points
+ALIKE = 1.0
+Errors = Mapping[str, Mapping[int, float]]  # % of words, by language and seed
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns three tables: each language and their mean, with the verdict; what stage 1 found; longer training."""
+    runs = rows(records)
+    together = word_errors(ensembles(records))
+    alone = word_errors(runs)
+    lines: list[tuple[str, ...]] = []
+    for language, row in runs.items():
+        lines.append(
+            (
+                row.label(language),
+                number(G2P[language], 1),
+                spread(list(together[language].values()), 2) or NOT_RUN,
+                spread(list(alone[language].values()), 2) or NOT_RUN,
+                interval(row),
+                spread(row.values("edits_as_is"), 2),
+                str(len(row.scored)),
+                cost(row.scored),
+            )
+        )
+    means = list(mean_of(alone).values())
+    all_together = spread(list(mean_of(together).values()), 2) or NOT_RUN
+    all_alone = spread(means, 2) or NOT_RUN
+    mean = ("mean", number(PUBLISHED, 2), all_together, all_alone, "", "", str(len(means)), "")
+    head = (
+        "language",
+        "word errors %: published, an ensemble",
+        f"word errors %: ours, an ensemble of {MEMBERS}",
+        "word errors %: ours, alone",
+        "95 % interval",
+        "phone errors %: ours, alone",
+        "seeds",
+        "cost",
+    )
+    notes = [
+        "the design, its rule and what was predicted: lab/studies/g2p/design.py, committed before the first run",
+        verdict(together),
+        "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
+        "95 % interval: Wilson's, for the number of test words, around the mean of single models",
+        *run_notes(runs),
+        *caveat_notes(runs),
+    ]
+    return [Table("g2p", TITLE, head, [*lines, mean], notes), stage_1(records), longer(records)]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each language in stage 2, each alone."""
+    return {language: _of_stage_2(records, language, 1) for language in LANGUAGES}
+
+
+def ensembles(records: Records) -> dict[str, RowRuns]:
+    """Returns the ensemble of the seeds of each language, the newest, listed under the first seed."""
+    alone = rows(records)
+    found: dict[str, RowRuns] = {}
+    for language in LANGUAGES:
+        members = {scored.scores["params_sha256"] for scored in alone[language].scored}
+        of_members = [_with_ensembles(run, members) for run in records.runs]
+        found[language] = _of_stage_2(records._replace(runs=of_members), language, MEMBERS)
+    return found
+
+
+def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
+    """Returns the run with the evaluations of ensembles of exactly these members alone, all under the first seed.
+
+    Which member was given first says nothing, and may differ from language to language.
+    """
+    kept = [one for one in run.evaluations if set(one.scores.get("members", ())) == members]
+    return run._replace(evaluations=kept, config={**run.config, "seed": SEEDS[0]})
+
+
+def _of_stage_2(records: Records, language: str, members: int) -> RowRuns:
+    return row_runs(with_seeds(records, SEEDS), f"{FILE}:{language}", "test", "edits_as_is", members)
+
+
+def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:
+    """Returns which % of the words are wrong, by language and seed."""
+    return {language: errors_of(row) for language, row in of_rows.items()}
+
+
+def errors_of(row: RowRuns) -> dict[int, float]:
+    """Returns which % of the words are wrong, by seed."""
+    return {scored.run.config["seed"]: 100 - scored.scores["exact_match"] for scored in row.scored}
+
+
+def mean_of(errors: Errors) -> dict[int, float]:
+    """Returns the mean over the languages, for each seed that every one has."""
+    return {
+        seed: float(np.mean([of_language[seed] for of_language in errors.values()]))
+        for seed in SEEDS
+        if all(seed in of_language for of_language in errors.values())
+    }
+
+
+def interval(row: RowRuns) -> str:
+    """Returns Wilson's interval of the share of wrong words, as "13.1 to 17.5"; "" without a run."""
+    if not row.scored:
+        return ""
+    words = sum(band["lines"] for band in row.scored[0].scores["by_length"])
+    wrong = round(words * (1 - float(np.mean(row.values("exact_match"))) / 100))
+    low, high = wilson(wrong, words)
+    return f"{number(100 * low, 1)} to {number(100 * high, 1)}"
+
+
+def verdict(together: Errors) -> str:
+    """Returns what the rule of the design says of the ensembles."""
+    means = list(mean_of(together).values())
+    if not means:
+        return f"verdict: open, because not every language has an ensemble of {MEMBERS}"
+    return f"verdict: {'met' if means[0] <= PUBLISHED else 'not met'}; the ensembles' mean is {number(means[0], 2)} %"
+
+
+def stage_1(records: Records) -> Table:
+    """Returns the errors on the validation words of the language that chooses for all, and what was chosen."""
+    shown: list[str] = []
+    runs: list[RunRecord] = []
+    for dropout in OPTIONS:
+        row = row_runs(with_seeds(records, [0]), f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
+        runs += [scored.run for scored in row.scored]
+        error = errors_of(row).get(0)
+        shown.append(NOT_RUN if error is None else number(error, 1))
+    head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
+    line = marked(PILOT, runs), *shown, str(CHOSEN)
+    notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
+    notes += dagger_notes_on({PILOT: runs})
+    return Table("g2p-stage-1", f"{TITLE}, stage 1", head, [line], notes)
+
+
+def longer(records: Records) -> Table:
+    """Returns the errors on validation words after the updates of stage 2 and after more, and what the rule says."""
+    first_seed = with_seeds(records, SEEDS[:1])
+    lines: list[tuple[str, ...]] = []
+    gains: list[float] = []
+    runs: dict[str, list[RunRecord]] = {}
+    for language in LONGER_LANGUAGES:
+        short = row_runs(first_seed, f"{FILE}:{language}", "valid", "edits_as_is")
+        long = row_runs(first_seed, f"{FILE}:{language}:{LONGER}", "valid", "edits_as_is")
+        runs[language] = [scored.run for scored in (*short.scored, *long.scored)]
+        gained = ""
+        if short.scored and long.scored:
+            gain = errors_of(short)[SEEDS[0]] - errors_of(long)[SEEDS[0]]
+            gains.append(round(gain, 6))  # in floating point 38.9 - 36.9 may be less than 2
+            gained = number(gains[-1], 1)
+        label = marked(language, runs[language])
+        lines.append((label, _error_in(short), _error_in(long), gained, cost(long.scored)))
+    updates = [f"word errors % on validation: {UPDATES[stage]:,} updates" for stage in ("test", LONGER)]
+    head = ("language", *updates, "fewer by", "cost")
+    notes = [
+        f"verdict on longer training: {verdict_on_longer(gains)}",
+        "seed 1 of each; in brackets Wilson's 95 % interval for the number of words",
+        *dagger_notes_on(runs),
+    ]
+    return Table("g2p-longer", f"{TITLE}, longer training", head, lines, notes)
+
+
+def _error_in(row: RowRuns) -> str:
+    """Returns the word errors of a row of one seed, with their interval."""
+    errors = list(errors_of(row).values())
+    return f"{number(errors[0], 1)} ({interval(row)})" if errors else row.missing or NOT_RUN
+
+
+def verdict_on_longer(gains: Sequence[float]) -> str:
+    """Returns what the rule says of how many points fewer words are wrong, by language."""
+    if len(gains) < len(LONGER_LANGUAGES):
+        return "open, because not both languages have run"
+    if min(gains) >= HELPS:
+        return "it helps"
+    if max(gains) <= ALIKE:
+        return "it does not matter"
+    return "neither"
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws the word errors of every seed, and what is published as a line, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    with drawn(path, 6, 3.2) as figure:
+        axes = figure.subplots()
+        for place, (language, of_language) in enumerate(word_errors(rows(records)).items()):
+            values = list(of_language.values())
+            axes.plot(np.full(len(values), place), values, "o", color=colour(0))
+            axes.plot((place - 0.3, place + 0.3), (G2P[language], G2P[language]), color="grey")
+        axes.set_xticks(range(len(LANGUAGES)), LANGUAGES, rotation=30)
+        axes.set(ylim=(-1, None), ylabel="word errors %; grey: published")

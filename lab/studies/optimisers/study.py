@@ -1,0 +1,233 @@
+"""Which optimiser is the fastest? Updates to a loss on validation, by the rule of `design.py`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from base.intervals import with_interval
+from base.table import NOT_RUN, Table, number, spread
+from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
+from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
+from paper.drawing import curve, drawn
+from paper.records import Records
+from paper.rows import RowRuns, caveat_notes, marked, row_runs, run_notes, with_seeds
+from paper.tables.cost import cost
+from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested
+
+FILE = "lab/studies/optimisers/design.py"
+TITLE = "Optimisers, tuned alike"
+GRID = list(range(EVERY, STEPS + 1, EVERY))
+AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
+Curve = list[tuple[int, float]]  # updates, and nll on validation
+Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each optimiser, with the verdicts in the notes, and what stage 1 found."""
+    runs = rows(records)
+    curves = curves_of(records)
+    target = target_of(records)
+    updates = updates_to(curves, target)
+    last = {row: _last_of(of_row) for row, of_row in curves.items()}
+    fewer = minus_base(updates)
+    lower = minus_base(last)
+    lines: list[tuple[str, ...]] = []
+    for row in ROWS:
+        reached = sum(value < STEPS for value in updates[row].values())
+        lines.append(
+            (
+                runs[row].label(row),
+                _described(CHOSEN.get(row)),
+                spread(list(updates[row].values()), 0) or NOT_RUN,
+                with_interval(fewer[row], 1) if row in fewer else "",
+                f"{reached} of {len(updates[row])}" if updates[row] else "",
+                spread(list(last[row].values()), 3),
+                with_interval(lower[row], 3) if row in lower else "",
+                cost(runs[row].scored),
+            )
+        )
+    head = (
+        "optimiser",
+        "rate, warm-up, gradients clipped at",
+        "updates to the target",
+        "− Adam's",
+        "seeds that got there",
+        "nll after the last update",
+        "nll − Adam's",
+        "cost",
+    )
+    notes = [
+        "the design, its rule and what was expected: lab/studies/optimisers/design.py, committed before the first run",
+        f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
+        f"{NOT_RUN if target is None else number(target, 3)}",
+        *(verdict(row, fewer) for row in ROWS if row != BASE),
+        f"a run that does not get to the target counts as all of its {STEPS} updates: what it needs more than Adam is "
+        "at least the difference shown",
+        f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
+        *tested(fewer, "updates − Adam's"),
+        *run_notes(runs),
+        *caveat_notes(runs),
+    ]
+    return [Table("optimisers", TITLE, head, lines, notes), stage_1(records)]
+
+
+def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
+    """Returns the nll after the last update of each seed that has not diverged."""
+    ends = {seed: curve_of_seed[-1][1] for seed, curve_of_seed in of_row.items()}
+    return {seed: nll for seed, nll in ends.items() if math.isfinite(nll)}
+
+
+def stage_1(records: Records) -> Table:
+    """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
+    found = validated(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    taken: dict[str, list[Validated]] = {}
+    lines: list[tuple[str, ...]] = []
+    notes = [
+        f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
+        f"{FILE} before stage 2"
+    ]
+    for row in ROWS:
+        runs = {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]}  # of seed 0
+        perplexities = {option: run.perplexity if run else None for option, run in runs.items()}
+        taken[row] = [run for run in runs.values() if run]
+        name = marked(row, [run.run for run in taken[row]])
+        ladder = rates(row)
+        settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
+        for warmup, clip_norm in settings:
+            cells = [_nll(perplexities[str(Option(rate, warmup, clip_norm))]) for rate in ladder]
+            lines.append((name, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
+        chosen = choice(perplexities)
+        if chosen:
+            options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
+            beyond = "; its rate is an end of the ladder" if chosen in options_at_an_end else ""
+            notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
+            notes += disagreement(row, chosen, CHOSEN, FILE)
+    notes += notes_on(taken)
+    factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
+    head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
+    return Table("optimisers-stage-1", f"{TITLE}, stage 1", head, lines, notes)
+
+
+def _nll(perplexity: float | None) -> str:
+    return NOT_RUN if perplexity is None else number(float(np.log(perplexity)), 3)
+
+
+def _described(option: Option | None) -> str:
+    if option is None:
+        return "not chosen"
+    return f"{option.lr}, {option.warmup} %, {_clipped(option.clip_norm)}"
+
+
+def _clipped(clip_norm: int) -> str:
+    return str(clip_norm) if clip_norm else "never"
+
+
+def run_of(row: str, option: Option) -> str:
+    """Returns the name of the config of a run of stage 1."""
+    return f"{FILE}:{row}:{option}"
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of stage 2 that have been evaluated."""
+    of_design = with_seeds(records, SEEDS)
+    return {row: row_runs(of_design, f"{FILE}:{row}", "valid") for row in ROWS}
+
+
+def curves_of(records: Records) -> Curves:
+    """Returns the validations of stage 2, of runs that were validated as often as the design says."""
+    found = validated(records, [f"{FILE}:{row}" for row in ROWS])
+    curves: Curves = {row: {} for row in ROWS}
+    for row in ROWS:
+        for seed, run in found[f"{FILE}:{row}"].items():
+            points = dict(_curve(run.validations))
+            if math.inf in points.values():  # it diverged
+                points |= {step: math.inf for step in GRID if step not in points}
+            if seed in SEEDS and sorted(points) == GRID:
+                curves[row][seed] = sorted(points.items())
+    return curves
+
+
+def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
+    return [(record["step"], float(np.log(record["perplexity"]))) for record in validations]
+
+
+def target_of(records: Records) -> float | None:
+    """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
+    found = validated(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
+    curves: dict[str, Curve] = {}
+    last: dict[str, float | None] = {}
+    for option in OPTIONS[BASE]:
+        run = found[run_of(BASE, option)].get(0)
+        points = _curve(run.validations) if run else []
+        curves[str(option)] = points
+        last[str(option)] = points[-1][1] if points else None
+    best = choice(last)
+    if not best:
+        return None
+    return dict(curves[best]).get(AT)
+
+
+def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:
+    """Returns by optimiser and seed how many updates it takes to the target; no seed without one."""
+    updates: dict[str, dict[int, float]] = {row: {} for row in curves}
+    if target is None:
+        return updates
+    for row, of_row in curves.items():
+        for seed, of_seed in of_row.items():
+            updates[row][seed] = crossed(of_seed, target)
+    return updates
+
+
+def crossed(validations: Curve, target: float) -> float:
+    """Returns where the line through the validations first comes down to the target; `STEPS` if it does not."""
+    before: tuple[int, float] | None = None
+    for step, nll in validations:
+        if nll <= target:
+            if before is None or before[1] == nll:
+                return float(step)
+            part = (before[1] - target) / (before[1] - nll)
+            return before[0] + part * (step - before[0])
+        before = step, nll
+    return float(STEPS)
+
+
+def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Returns each optimiser's value minus Adam's, for each seed that both have."""
+    return {row: differences_by_seed(of_row, values[BASE]) for row, of_row in values.items() if row != BASE}
+
+
+def verdict(row: str, fewer: Mapping[str, Float[np.ndarray, " seeds"]]) -> str:
+    """Returns what the rule says of an optimiser, given every one's updates minus Adam's."""
+    said = f"verdict on {row}:"
+    if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
+        return f"{said} open, because not all seeds of all optimisers are there"
+    if fewer[row].mean() >= 0:
+        return f"{said} refuted; it is no faster than Adam"
+    p = holm(p_values_of(fewer))[row]
+    return f"{said} shown; it is faster than Adam" if p < LEVEL else f"{said} neither shown nor refuted"
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws nll on validation against updates, the mean of the seeds and a band from the lowest to the highest.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    curves = curves_of(records)
+    target = target_of(records)
+    with drawn(path, 5, 3.5) as figure:
+        axes = figure.subplots()
+        for place, (row, of_row) in enumerate(curves.items()):
+            if of_row:
+                steps_p = np.array([step for step, _ in next(iter(of_row.values()))])
+                nlls_sp = np.array([[nll for _, nll in of_seed] for of_seed in of_row.values()])
+                curve(axes, steps_p, nlls_sp, place, row)
+        if target is not None:
+            axes.axhline(target, color="black", linestyle=":", linewidth=1, label="target")
+        axes.set(xlabel="updates", ylabel="nats a subword, validation")
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside lower center", ncols=3, fontsize=7)

@@ -1,0 +1,274 @@
+"""Table 3 scaled down, second design: the differences from base, judged by the rule of `design.py`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from base.intervals import half_interval, with_interval
+from base.table import Table, number
+from lab.studies.choice import stage_1
+from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
+from lab.studies.two_stages import SEEDS
+from model.parameter_count import parameter_count
+from paper.drawing import drawn, name_points
+from paper.published import TABLE3
+from paper.records import Records, RunRecord
+from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes, with_seeds
+from paper.tables.cost import cost
+from paper.tables.trend import (
+    DRAWS,
+    LEVEL,
+    Correlation,
+    Differences,
+    paired_differences,
+    rank_correlation,
+    redrawn,
+)
+from run.folder import model_config
+
+FILE = "lab/studies/second/design.py"
+ROWS = ("base", *(name for name in TABLE3 if name != "base"))
+AGREEING = 10  # primary rows that must have the paper's sign and exceed two standard errors
+CORRELATION, LOWER_END = 0.6, 0.3
+NOT_STARTED = 4.0  # times base's perplexity, half-way through training
+HEAD = (
+    "row",
+    "kind",
+    "schedule",
+    "log perplexity − base: paper",
+    "log perplexity − base: ours",
+    "perplexity",
+    "verdict",
+    "failed seeds",
+    "parameters",
+    "seeds",
+    "cost",
+)
+
+
+def tables(records: Records) -> list[Table]:
+    """Returns one row for each row of Table 3, and the verdict in the notes."""
+    runs = rows(records)
+    differences = differences_of(runs)
+    lines = [_line(name, runs, differences) for name in ROWS]
+    notes = [
+        "the design, its rule and its prediction: lab/studies/second/design.py, committed before the first run",
+        *verdict(differences),
+        f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
+        "even if their schedules differ; such a run may still learn, and it stays in every mean, interval and "
+        "correlation",
+        "the opposite: beyond two standard errors with the other sign; not equivalent: the 95 % t interval lies wholly "
+        f"beyond {MARGIN:g}. The design has neither verdict; both were added when the results were known",
+        *run_notes(runs),
+        *caveat_notes(runs),
+    ]
+    study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)
+    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, SCHEDULES), "schedule", CHOSEN)]
+
+
+def rows(records: Records) -> dict[str, RowRuns]:
+    """Returns the runs of each row with the schedule that it chose and the seeds of the design.
+
+    A row that has not chosen has none: those of stage 1 are not scored on test.
+    """
+    found = dict.fromkeys(ROWS, RowRuns([], "", []))
+    of_design = with_seeds(records, SEEDS)
+    for name in CHOSEN:
+        found[name] = row_runs(of_design, config_of(name), "test")
+    return found
+
+
+def config_of(name: str) -> str:
+    """Returns the config of a row with its schedule."""
+    return f"{FILE}:{name}:{CHOSEN.get(name, 'steep')}"
+
+
+def paper_difference(name: str) -> float:
+    """Returns the paper's log perplexity of a row minus that of base."""
+    return math.log(TABLE3[name].perplexity) - math.log(TABLE3["base"].perplexity)
+
+
+def differences_of(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Returns each row's log perplexity minus base's, seed by seed, of the rows that have both."""
+    differences = {name: paired_differences(runs[name], runs["base"], "perplexity") for name in ROWS if name != "base"}
+    return {name: seeds for name, seeds in differences.items() if len(seeds)}
+
+
+def _line(name: str, runs: Mapping[str, RowRuns], differences: Differences) -> tuple[str, ...]:
+    row = runs[name]
+    seeds = differences.get(name, np.array([]))
+    return (
+        row.label(name),
+        kind(name),
+        CHOSEN.get(name, "not chosen"),
+        "" if name == "base" else number(paper_difference(name), 3, sign=True),
+        with_interval(seeds, 3),
+        row.shown("perplexity", 3),
+        row_verdict(name, seeds),
+        ", ".join(map(str, failed(row, runs["base"]))),
+        f"{_parameters(name):,}",
+        str(len(row.scored)),
+        cost(row.scored),
+    )
+
+
+def kind(name: str) -> str:
+    """Returns what the design predicts of a row: a difference, none, or nothing."""
+    if name in PRIMARY:
+        return "primary"
+    return "equivalent" if name in EQUIVALENT else ""
+
+
+def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> str:
+    """Returns whether a row's differences are as predicted; "" until all seeds have run, or without a prediction."""
+    if len(seeds) < len(SEEDS):
+        return ""
+    if name in PRIMARY:
+        paper = paper_difference(name)
+        if agrees(seeds, paper):
+            return "as the paper"
+        return "the opposite" if agrees(seeds, -paper) else "not shown"
+    if name in EQUIVALENT:
+        if equivalent(seeds):
+            return "equivalent"
+        return "not equivalent" if beyond_margin(seeds) else "not shown"
+    return ""
+
+
+def agrees(seeds: Float[np.ndarray, " seeds"], paper: float) -> bool:
+    """Returns whether the mean difference has the paper's sign and exceeds two standard errors."""
+    mean = seeds.mean()
+    return bool(np.sign(mean) == np.sign(paper) and abs(mean) > 2 * stats.sem(seeds))
+
+
+def equivalent(seeds: Float[np.ndarray, " seeds"]) -> bool:
+    """Returns whether two one-sided t-tests, each at 5 %, show that the mean difference is within the margin."""
+    above = stats.ttest_1samp(seeds, -MARGIN, alternative="greater").pvalue
+    below = stats.ttest_1samp(seeds, MARGIN, alternative="less").pvalue
+    return bool(max(above, below) < LEVEL)
+
+
+def beyond_margin(seeds: Float[np.ndarray, " seeds"]) -> bool:
+    """Returns whether the 95 % t interval of the mean difference lies wholly beyond the margin, on one side of it."""
+    half = half_interval(seeds)
+    return half is not None and bool(abs(seeds.mean()) - half > MARGIN)
+
+
+def failed(row: RowRuns, base: RowRuns) -> list[int]:
+    """Returns the seeds whose run had not started half-way."""
+    of_base = {scored.run.config["seed"]: _half_way(scored.run) for scored in base.scored}
+    seeds: list[int] = []
+    for scored in row.scored:
+        seed = scored.run.config["seed"]
+        perplexity = _half_way(scored.run)
+        threshold = of_base.get(seed)
+        if perplexity is not None and threshold is not None and perplexity > NOT_STARTED * threshold:
+            seeds.append(seed)
+    return sorted(seeds)
+
+
+def _half_way(run: RunRecord) -> float | None:
+    """Returns the validation perplexity half-way through training; None if it was not measured then."""
+    for record in run.validations:
+        if record["step"] == run.config["steps"] // 2:
+            return float(record["perplexity"])
+    return None
+
+
+def verdict(differences: Differences) -> list[str]:
+    """Returns the three conditions of the design, and what follows; [] unless every primary row has all seeds."""
+    if any(len(differences.get(name, ())) < len(SEEDS) for name in PRIMARY):
+        return []
+    agreeing = [name for name in PRIMARY if agrees(differences[name], paper_difference(name))]
+    plain, partial = correlations([differences[name] for name in PRIMARY])
+    excludes = partial.low > 0 or partial.high < 0
+    conditions = (
+        len(agreeing) >= AGREEING,
+        plain.value >= CORRELATION and plain.low > LOWER_END,
+        excludes,
+    )
+    if all(conditions):
+        outcome = "shown"
+    elif plain.high < CORRELATION:
+        outcome = "refuted"
+    else:
+        outcome = "neither shown nor refuted"
+    said = ["met" if condition else "not met" for condition in conditions]
+    return [
+        f"1. {len(agreeing)} of {len(PRIMARY)} primary rows have the paper's sign and exceed two standard errors "
+        f"({', '.join(agreeing) or 'none'}); at least {AGREEING}: {said[0]}",
+        f"2. Spearman's rank correlation with the paper over them: {plain} (rows and seeds redrawn {DRAWS:,} times); "
+        f"at least {CORRELATION:g}, its lower end above {LOWER_END:g}: {said[1]}",
+        f"3. the same, given the logarithm of the number of parameters: {partial}; excludes 0: {said[2]}",
+        f"that the scaled-down models differ as the paper's do is {outcome}",
+    ]
+
+
+def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[Correlation, Correlation]:
+    """Returns the rank correlation of the primary rows with the paper, and the partial one given their parameters."""
+    paper = np.array([paper_difference(name) for name in PRIMARY])
+    sizes = np.array([math.log(_parameters(name)) for name in PRIMARY])
+    means = np.array([seeds.mean() for seeds in seeds_of_rows])
+    chosen_rows, ours = redrawn([list(seeds) for seeds in seeds_of_rows])
+    plain = rank_correlation(paper[chosen_rows], ours)
+    partial = partial_correlation(paper[chosen_rows], ours, sizes[chosen_rows])
+    return (
+        _with_ends(float(rank_correlation(paper, means)), plain),
+        _with_ends(float(partial_correlation(paper, means, sizes)), partial),
+    )
+
+
+def partial_correlation(
+    paper: Float[np.ndarray, "*draws rows"],
+    ours: Float[np.ndarray, "*draws rows"],
+    given: Float[np.ndarray, "*draws rows"],
+) -> Float[np.ndarray, "*draws"]:
+    """Returns the partial rank correlation over the last axis: what is left where `given` explains both."""
+    both = rank_correlation(paper, ours)
+    paper_given = rank_correlation(paper, given)
+    ours_given = rank_correlation(ours, given)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (both - paper_given * ours_given) / np.sqrt((1 - paper_given**2) * (1 - ours_given**2))
+
+
+def _with_ends(value: float, draws: Float[np.ndarray, " draws"]) -> Correlation:
+    # Draws in which a side is constant, or explained wholly, have no correlation.
+    defined = draws[np.isfinite(draws)]
+    if not len(defined):
+        return Correlation(value, math.nan, math.nan)
+    low, high = np.percentile(defined, [2.5, 97.5])
+    return Correlation(value, float(low), float(high))
+
+
+def _parameters(name: str) -> int:
+    cfg = load(config_of(name))
+    return parameter_count(model_config(cfg, cfg.data.vocab_size))
+
+
+def plot(records: Records, path: Path) -> None:
+    """Draws the paper's differences and ours, with t intervals over the seeds, into a file.
+
+    Raises:
+      UserError: the file cannot be written.
+    """
+    differences = differences_of(rows(records))
+    with drawn(path, 5, 4) as figure:
+        axes = figure.subplots()
+        places: dict[str, tuple[float, float]] = {}
+        for name, seeds in differences.items():
+            paper = paper_difference(name)
+            half = half_interval(seeds) or 0.0
+            is_primary = name in PRIMARY
+            marker = "o" if is_primary else "s"
+            ink = "C0" if is_primary else "grey"
+            axes.errorbar(paper, seeds.mean(), yerr=half, fmt=marker, color=ink)
+            places[name] = (paper, float(seeds.mean()))
+        axes.axhline(0, color="grey", linewidth=0.5)
+        axes.axvline(0, color="grey", linewidth=0.5)
+        axes.set(xlabel="log perplexity − base: paper", ylabel="log perplexity − base: ours")
+        figure.draw_without_rendering()  # so that the axes have their place
+        name_points(axes, places)

@@ -1,0 +1,73 @@
+"""The lab's commands keep the rules of all others: complete help, quick answers. Benchmarks may load jax first."""
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from base.errors import UserError
+from lab import command
+from tests.base.test_commands import GUARD, SCOPES, inside
+from tests.conftest import ROOT
+from tests.slow import slow_but
+
+LOAD_JAX = ("lab.results", "lab.scaling")  # their files are libraries, too
+FOLDERS = ("benchmarks", "tests")
+PATHS = [path for path in sorted((ROOT / "lab").rglob("*.py")) if GUARD in path.read_text()]
+OURS = [path.relative_to(ROOT).with_suffix("").parts for path in PATHS]
+COMMANDS = [".".join(parts).removesuffix(".__main__") for parts in OURS if parts[1] not in FOLDERS]
+COMMANDS = [module for module in COMMANDS if module not in LOAD_JAX]
+
+
+@pytest.mark.parametrize("argument", ["--help", "--no_such_flag=1"])
+@pytest.mark.parametrize("module", slow_but(["lab"], COMMANDS))
+def test_help_is_complete_and_a_mistyped_flag_is_answered_without_jax(module: str, argument: str) -> None:
+    done = inside(module, argument)
+    assert done.stdout == "[] []\n", f"{argument} of {module} loads, or does not list, {done.stdout}"
+    assert done.stderr.count("\n") == (argument != "--help"), done.stderr
+
+
+def test_the_bodies_of_commands_are_there_and_they_alone_define_flags() -> None:
+    late = []
+    for path in sorted((ROOT / "lab").rglob("*.py")):
+        text = path.read_text()
+        for body in re.findall(r"""imported\(["']([^"']*)["']\)""", text):
+            assert callable(importlib.import_module(body).main), body
+        alone = [statement for statement in ast.parse(text).body if not isinstance(statement, SCOPES)]
+        if GUARD not in text and any("DEFINE_" in ast.dump(statement) for statement in alone):
+            late.append(str(path.relative_to(ROOT)))
+    assert late == []
+
+
+def test_a_reader_that_has_gone_ends_a_benchmark_too() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "lab.benchmarks.decoding", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("what", "flag", "name", "why"),
+    [
+        ("all", "html", "a.svg", "this is a folder; name a file"),
+        ("layers", "plot", "a.svg", "this is a folder; name a file"),
+        ("layers", "plot", "file", r"its name must end in \.svg or \.png or \.pdf"),
+        ("cards", "plot", "a.svg", "only a study has a figure to put there: layers, "),
+    ],
+)
+def test_outputs_are_checked_before_runs_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, flag: str, name: str, why: str
+) -> None:
+    monkeypatch.setattr(command, "read", lambda folder: pytest.fail("too late"))
+    (tmp_path / "a.svg").mkdir()
+    flags = {"html": None, "plot": None, "runs": str(tmp_path), flag: str(tmp_path / name)}
+    with pytest.raises(UserError, match=rf"^--{flag}=.*{why}"):
+        command.show(what, SimpleNamespace(**flags))

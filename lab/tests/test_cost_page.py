@@ -1,0 +1,116 @@
+"""lab/docs/cost.md: the page is that of its records; exponents, and how sizes grow."""
+
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from base.processors import cpus
+from lab.benchmarks.cost import corpus, devices, growth, sizes, table
+from tests import commands
+
+GROWTH: dict[str, Any] = {
+    "grows": "length",
+    "base": {"mixer": "restricted", "impl": "einsum"},
+    "values": [8, 16, 32, 64],
+    "cpu": [[1.0, 0.01, 0.02, 0.04], [1.0, 0.01, 0.04, 0.16], [1.0, 0.01, 0.02, 0.04]],
+    "memory": [2**20, 2**20, 2**22, 2**24],
+    "flops": [1, 8, 64, 512],
+}
+
+
+def test_the_page_has_the_tables_of_the_records() -> None:
+    assert table.page() == table.PAGE.read_text(encoding="utf-8")
+
+
+def test_exponents_are_those_of_the_three_largest_sizes_in_each_round() -> None:
+    assert growth.slopes(GROWTH["values"], GROWTH["cpu"]) == pytest.approx([1.0, 2.0, 1.0])
+    times = ("8 - 64", "1,000 - 40.0", "1.33 ± 0.58")
+    (made,) = table.growths("update", {"growths": [GROWTH]})
+    assert made.rows == [("length", *times, "3.00", "2", "1 - 16", "2.00")]
+    (made,) = table.layers({"growths": [GROWTH]})
+    assert made.rows == [("restricted", "r n d", *times, "1", "1 - 16", "2.00")]
+    chunked = GROWTH | {"base": {"mixer": "attention", "impl": "chunked"}}
+    (made,) = table.layers({"growths": [chunked]})
+    assert made.rows[0][:2] == ("attention, chunked", "n² d")
+
+
+def test_one_size_grows_and_the_others_stay() -> None:
+    one = sizes.Growth(sizes.Size(rows=2), "d_model", 2)
+    assert [(size.d_model, size.config.d_ff, size.config.d_k, size.rows) for size in one.sizes] == [
+        (64, 256, 16, 2),
+        (128, 512, 32, 2),
+        (256, 1024, 64, 2),
+    ]
+    assert {(grown.base.mixer, grown.base.impl) for grown in sizes.LAYERS} == set(table.COSTS)
+    assert {grown.name for grown in sizes.UPDATE + sizes.SEARCH} == set(table.LIMITS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "stacks"), [(growth.update, 2), (growth.update, 1), (growth.search, 2)])
+def test_a_growth_is_timed_in_rounds(make, stacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "LEAST", 0.0)
+    small = sizes.Size(length=8, d_model=8, N=1, vocabulary=16, rows=1, beam=2, stacks=stacks)
+    found = growth.measured(sizes.Growth(small, "rows", 1), make, rounds=2)
+    assert (found["grows"], found["values"]) == ("rows", [1, 2])
+    assert [len(one) for one in found["cpu"]] == [len(one) for one in found["wall"]] == [2, 2]
+    assert found["memory"][0] < found["memory"][1]
+    is_counted = make is growth.update and stacks == 2
+    assert found["flops"] == ([found["flops"][0], 2 * found["flops"][0]] if is_counted else [])
+
+
+@pytest.mark.slow
+def test_two_devices_share_the_operations_and_the_memory_and_one_sends_nothing() -> None:
+    found = devices.measured((1, 2))
+    for form in devices.FORMS:
+        one, two = found[form]
+        assert two["flops"] == one["flops"] / 2
+        assert two["memory"] < one["memory"]
+        assert one["sent"] == 0 < two["sent"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cpus() < 2, reason="this process may use one processor")
+def test_a_corpus_is_prepared_alike_by_one_processor_and_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "VOCABULARY", 300)
+    found = corpus.measured((200, 400), 0.1)
+    assert found["pairs"] == [200, 400]
+    for measures in (*found["prepare"].values(), found["bucket"], found["pack"]):
+        assert len(measures) == 2
+        assert all(value > 0 for one in measures for value in one.values())
+
+
+def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(table, "RECORDS", tmp_path)
+    assert [made.rows for made in table.tables()] == [[("not run",)]] * 5
+    (tmp_path / "search.json").write_text("{}")
+    with pytest.raises(UserError, match=r"search\.json: damaged: it has no 'device'"):
+        table.tables()
+
+
+def test_what_to_measure_is_a_flag() -> None:
+    done = commands.run("lab.benchmarks.cost", "update", "--only=nothing")
+    told = "error: unexpected argument 'update'; what to measure is given as --only=NAME,NAME\n"
+    assert (done.returncode, done.stderr) == (2, told)
+
+
+def test_a_report_without_its_folder_is_one_line() -> None:
+    done = commands.run("lab.benchmarks.accelerator.report")
+    assert done.returncode == 2 and done.stderr.startswith("error: no folder: ") and done.stderr.count("\n") == 1
+
+
+def test_one_processor_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.benchmarks import pipeline
+
+    monkeypatch.setattr(pipeline.os, "sched_getaffinity", lambda process: {0, 1})
+    pipeline.check(None)
+    monkeypatch.setattr(pipeline.os, "sched_getaffinity", lambda process: {0})
+    with pytest.raises(UserError, match=r"this process may use one$"):
+        pipeline.check(None)
+
+
+@pytest.mark.parametrize("flag", ["--pairs=10", "--seconds=0"])
+def test_a_pipeline_too_short_to_be_measured_is_refused_by_its_flag(flag: str) -> None:
+    done = commands.run("lab.benchmarks.pipeline", "--pairs=1000", flag)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: flag {flag}:") and done.stderr.count("\n") == 1

@@ -1,0 +1,149 @@
+"""Benchmarks of decoding, of an update and of words: fair to all contenders, and what is wrong is said at the start."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from base.errors import UserError
+from base.ids import EOS
+from lab.benchmarks import real_text
+from tests import tiny
+from tests.extras import needed
+
+
+def test_a_wrong_reference_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_text, "export", lambda options, folder: pytest.fail("begun"))
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "b").write_text("one\ntwo\n")
+    options = SimpleNamespace(source=tmp_path / "a", reference=tmp_path / "b", workdir="x", rounds=1)
+    with pytest.raises(UserError, match=r"^unequal line counts"):
+        real_text.main(options)
+
+
+def test_contenders_have_the_same_processors_and_run_once_before_they_are_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from lab.benchmarks import decoding
+
+    calls: list[str] = []
+    threads: list[int] = []
+
+    def model(config, params, folder, kind, **options):
+        threads.append(options["intra_threads"])
+        Path(folder).mkdir()
+        (Path(folder) / "model.bin").write_bytes(b"weights")
+        return kind
+
+    def timed(work):
+        calls.append("timed")
+        work()
+        return decoding.Sample(1.0, 1.0)
+
+    fakes = {
+        "cpus": lambda: 7,
+        "problem": lambda *arguments: (None, None),
+        "our_search": lambda *arguments: lambda: calls.append("ours"),
+        "ctranslate2_model": model,
+        "their_search": lambda peer, *arguments: lambda: calls.append(peer),
+        "_print_agreement": lambda *arguments: None,
+        "timed": timed,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(decoding, name, fake, raising=False)
+    decoding.time_one_batch(SimpleNamespace(vocab_size=100, sentences=1, beam=1, rounds=1))
+    assert threads == [7, 7]
+    assert set(calls[: calls.index("timed")]) == {"ours", "float32", "int8"}
+
+
+def test_a_disturbed_round_is_dropped_whichever_contender_it_is_of() -> None:
+    from lab.benchmarks.decoding import Sample, _print_medians
+
+    samples = {
+        "busy": [Sample(1.0, 2.0), Sample(5.0, 1.0)],
+        "never busy": [Sample(3.0, 1.0), Sample(9.0, 0.5)],
+    }
+    assert _print_medians(samples) == {"busy": 1.0, "never busy": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--tokens=2000", "--tokens=2000: it must be a multiple of --length=32"),
+        ("--tokens=64", "this needs PyTorch: pip install -e '.[bench]'"),
+    ],
+)
+def test_a_training_step_that_cannot_be_compared_is_one_line(flag: str, said: str) -> None:
+    import subprocess
+    import sys
+
+    from tests.conftest import ROOT
+
+    code = "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x', *sys.argv[1:]]; "
+    code += "runpy.run_module('lab.benchmarks.training_step', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", code, "--tiny", "--rounds=1", flag]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+
+
+def test_a_bag_of_words_is_for_classifiers(tmp_path: Path) -> None:
+    import json
+
+    from configs.common import default
+    from tests import commands
+
+    (tmp_path / "config.json").write_text(json.dumps(default().to_dict()))
+    done = commands.run("lab.benchmarks.bag_of_words", f"--workdir={tmp_path}")
+    said = f"error: --workdir={tmp_path}: this run's task is translation; this is for classification\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_the_table_says_by_what_each_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from configs.common import default
+
+    monkeypatch.setattr(real_text, "version", lambda package: "1")
+    contender = real_text.Contender("ctranslate2", "float32", 1)
+    call = real_text.Call(1.0, 1.0, 3, ["a"])
+    options = SimpleNamespace(workdir="x", source="y", rounds=1)
+    made = real_text.table(options, default(), {contender: call}, {contender: call}, {contender: [call]}, None)
+    assert any("n^alpha" in note and "((5 + n) / 6)^alpha" in note for note in made.notes)
+
+
+def test_a_wrong_source_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(real_text, "export", lambda options, folder: pytest.fail("begun"))
+    options = SimpleNamespace(source=tmp_path / "a", reference=None, workdir="x", rounds=1)
+    with pytest.raises(UserError, match=r"/a: no such file$"):
+        real_text.main(options)
+    (tmp_path / "a").touch()
+    with pytest.raises(UserError, match=r"/a: the file is empty"):
+        real_text.main(options)
+
+
+def test_flags_of_decoding_that_time_nothing_are_refused() -> None:
+    from lab.benchmarks.decoding import check
+    from tests import commands
+
+    with pytest.raises(UserError, match=r"^--reference has the translations of --source"):
+        check(SimpleNamespace(workdir=None, source=None, reference="F"))
+    told = commands.run("lab.benchmarks.decoding", "--help").stdout
+    for flag in ("--rounds: timed runs of each", "--sentences: sentences in the batch", "--beam: beam size of both"):
+        assert f"{flag} (a positive integer;" in told
+
+
+@pytest.mark.parametrize("kind", ["the empty translation is the best", "few learned positions"])
+def test_both_engines_search_among_the_same_translations(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed("ctranslate2")
+    run = tiny.random_run(N=1, positions="learned", max_positions=40)  # which never ends a sentence by itself
+    if kind == "the empty translation is the best":
+        run = tiny.ending_run()
+        bias_v = run.params["output_bias"].copy()
+        bias_v[EOS] += 20
+        run = run._replace(params=run.params | {"output_bias": bias_v})
+    monkeypatch.setattr(real_text, "open_run", lambda workdir: run)
+    options = SimpleNamespace(workdir="x", exported=tmp_path)
+    real_text.export(options, tmp_path)
+    ours, _ = real_text.our_engine(options, "float32", "full")(["The dog sleeps."])
+    theirs, _ = real_text.their_engine(options, "float32", 1)(["The dog sleeps."])
+    assert (ours == [""]) == (theirs == [""]) == kind.startswith("the empty")

@@ -1,0 +1,253 @@
+"""A recorded run, trained again: its commands, what is compared, what is refused, and one from end to end."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from base.errors import UserError
+from lab.reproduce import command as reproduce
+from paper import provenance
+from paper.records import RunRecord, find_records, read_run, save
+from paper.results import make_record
+from tests.conftest import ROOT
+from tests.planted import head, plant, planted_config, scores
+
+CONFIG = planted_config("lab/studies/layers/design.py:attention", seed=1)
+BESIDE = CONFIG | {"data": CONFIG["data"] | {"train": "text:../corpus/train.{en,de}"}}
+LAUNCH = {
+    "command": ["__main__.py", "--config=lab/studies/layers/design.py:attention", "--config.seed=1"],
+    "device": {"kind": "cpu", "count": 1, "cpus": 2, "cpu": "Xeon"},
+    "versions": {"jax": "0.10.2", "flax": "0.12.8"},
+    "data": {},
+    "git": {"commit": head(), "dirty": False},
+}
+
+
+def planted(folder: Path, perplexity: float, params: str = "a", **launch: Any) -> RunRecord:
+    evaluation = scores(CONFIG, "test", 80.0, perplexity=perplexity, params_sha256=params, checkpoint="latest")
+    plant(folder, CONFIG, evaluation)
+    return read_run(folder)._replace(launches=[LAUNCH | launch])
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Writes a record, "layers/one", and has the command look for it there."""
+    evaluation = scores(CONFIG, "test", 80.0, perplexity=1.3)
+    content = {
+        "name": "layers/one",
+        "config": CONFIG,
+        "evaluation": evaluation,
+        "caveats": [],
+        "launches": [LAUNCH],
+        **changes,
+    }
+    content["training"] = {"steps": CONFIG["steps"], "minutes": 2.0, "validations": []}
+    for place in ("paper", "lab"):
+        (folder / place).mkdir()
+    save(folder / "lab" / "records.jsonl", content)
+    monkeypatch.setattr(reproduce, "RECORDS", (folder / "paper", folder / "lab"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--tracker=wandb", "--config.seed=1"],
+        ["--profile", "10:12", "--config.seed=1", "--debug_nans"],
+        ["--coordinator=host:1", "--config.seed=1", "--processes", "2", "--process=0"],
+        ["--config.seed=1", "--workdir", "elsewhere"],
+    ],
+)
+def test_only_what_says_what_was_trained_is_repeated(given: list[str], tmp_path: Path) -> None:
+    record = planted(
+        tmp_path / "run", 1.3, command=["train", "--config=lab/studies/layers/design.py:attention", *given]
+    )
+    train, _ = reproduce.commands(record, Path("RUN"))
+    assert train == ["train", "--config=lab/studies/layers/design.py:attention", "--config.seed=1", "--workdir=RUN"]
+
+
+def test_the_commands_are_those_of_the_record(tmp_path: Path) -> None:
+    train, evaluate = reproduce.commands(planted(tmp_path / "run", 1.3), Path("RUN"))
+    assert train == ["train", "--config=lab/studies/layers/design.py:attention", "--config.seed=1", "--workdir=RUN"]
+    search = ["--beam=1", "--alpha=0.0", "--extra_length=50"]
+    assert evaluate == ["infer", "--workdir=RUN", "--split=test", "--checkpoint=latest", *search]
+
+
+@pytest.mark.parametrize(
+    ("of_run", "stopping", "given"),
+    [
+        ("exact", "exact", []),
+        ("exact", "full", ["--stopping=full"]),
+        ("full", "exact", ["--stopping=exact"]),
+        ("full", "full", []),
+        ("full", None, []),  # what does not search, such as a language model, has none, and no such flag
+    ],
+)
+def test_a_search_that_ended_otherwise_than_the_run_s_is_repeated_as_it_was(
+    of_run: str, stopping: str | None, given: list[str], tmp_path: Path
+) -> None:
+    record = planted(tmp_path / "run", 1.3)
+    evaluation = record.evaluations[0]
+    noted = {} if stopping is None else {"stopping": stopping}
+    searched = evaluation._replace(scores=evaluation.scores | noted)
+    config = record.config | {"decode": record.config["decode"] | {"stopping": of_run}}
+    _, evaluate = reproduce.commands(record._replace(config=config, evaluations=[searched]), Path("RUN"))
+    assert [flag for flag in evaluate if "stopping" in flag] == given
+
+
+@pytest.mark.parametrize(
+    ("perplexity", "params", "tolerance", "said"),
+    [
+        (1.31, "b", 0.017, "repeated: the loss differs by +0.0077 nats, and may by 0.017"),  # log(1.31 / 1.3)
+        (1.28, "b", 0.017, "repeated: the loss differs by −0.0155 nats"),
+        (1.27, "b", 0.017, "NOT repeated: the loss differs by −0.0233 nats"),
+        (1.31, "b", 0.005, "NOT repeated: the loss differs by +0.0077 nats, and may by 0.005"),
+        (1.3, "a", 0.0, "repeated: the parameters are the same, bit for bit; the loss differs by +0.0000"),
+    ],
+)
+def test_a_run_is_repeated_if_its_loss_hardly_differs(
+    tmp_path: Path, perplexity: float, params: str, tolerance: float, said: str
+) -> None:
+    record = planted(tmp_path / "record", 1.3)
+    elsewhere = {"device": {"kind": "cpu", "cpu": "EPYC"}, "versions": {"jax": "1"}}
+    again = planted(tmp_path / "again", perplexity, params, **elsewhere)
+    table = reproduce.table("one", record, again, tolerance)
+    assert table.notes[0].startswith(said)
+    assert reproduce.is_close(record, again, tolerance) == said.startswith("repeated")
+    assert table.notes[3:] == [
+        "recorded on Xeon, now on EPYC",
+        "packages: jax 0.10.2, now 1; flax 0.12.8, now none",
+    ]
+    assert ("sacrebleu", "80.0000", "80.0000", "+0.0000") in table.rows
+
+
+def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
+    record = planted(tmp_path / "run", 1.3)
+    evaluation = record.evaluations[0]
+    parsed = {key: value for key, value in evaluation.scores.items() if key != "perplexity"}
+    parser = record._replace(evaluations=[evaluation._replace(scores={"f1": 90.0, **parsed})])
+    assert reproduce.loss_of(parser) == pytest.approx(1.6094, abs=1e-4)  # log 5, which is planted
+    assert reproduce.commands(parser, Path("RUN"))[1][0] == "infer.parse"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"launches": [LAUNCH | {"git": {"commit": "0" * 40, "dirty": False}}]},
+            "the commit is not in the repository",
+        ),
+        ({"caveats": ["the code had uncommitted changes"]}, "since the code had uncommitted changes"),
+        ({"launches": []}, "cannot be repeated"),
+        ({"evaluation": scores(CONFIG, "test", 80.0, members=["a", "b"])}, "it is of an ensemble; repeat its members"),
+        ({"config": BESIDE}, r"it read files beside its clone \(text:\.\./corpus/train\.\{en,de\}\)"),
+        ({"launches": [LAUNCH | {"command": ["x", "--init=runs/base"]}]}, r"files \(--init=runs/base\)"),
+        ({"launches": [LAUNCH | {"command": ["x", "-init=runs/base"]}]}, r"files \(-init=runs/base\)"),
+    ],
+)
+def test_what_cannot_be_repeated_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    if message == provenance.UNREACHABLE and not provenance.history_is_known():
+        pytest.skip("no git checkout, or a shallow one")
+    written(tmp_path, monkeypatch, **changes)
+    with pytest.raises(UserError, match=message):
+        reproduce.recorded("layers/one")
+
+
+@pytest.mark.parametrize("folder", ["paper", "lab"])
+def test_a_record_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    written(tmp_path, monkeypatch)
+    (tmp_path / "lab" / "records.jsonl").replace(tmp_path / folder / "layers.jsonl")
+    found = reproduce.recorded("layers/one")
+    assert (found.record, found.path) == ("layers/one", tmp_path / folder / "layers.jsonl")
+
+
+def test_what_is_not_the_name_of_a_run_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a file of records, a name without its study, and records that are of no run."""
+    found = find_records(*reproduce.RECORDS)
+    monkeypatch.setattr(reproduce, "find_records", lambda *folders: found)
+    for name in ("lab/studies/layers/records.jsonl", "attention-seed0", "table1", "base-v5e-2x2", ""):
+        with pytest.raises(UserError) as refused:
+            reproduce.recorded(name)
+        assert str(refused.value) == (
+            f"{name}: there is no record of a run of this name; `python -m lab cards` prints such names"
+        )
+
+
+def test_a_damaged_tolerance_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch, tolerance="0.1")
+    fault = r'records\.jsonl: damaged in layers/one: tolerance is "0\.1"; it must be a number$'
+    with pytest.raises(UserError, match=f"^layers/one: there is no record .* left out: .*{fault}"):
+        reproduce.recorded("layers/one")
+
+
+@pytest.mark.parametrize(
+    ("stated", "flag", "allowed", "status"),
+    [
+        ({}, None, "0.017", 0),  # the new loss differs by 0.0077
+        ({"tolerance": 0.005}, None, "0.005", 1),
+        ({"tolerance": 0.005}, 0.01, "0.01", 0),
+        ({"tolerance": 0.5}, 0.0, "0", 1),
+    ],
+)
+def test_the_record_states_the_tolerance_and_the_flag_overrides_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stated: dict[str, float],
+    flag: float | None,
+    allowed: str,
+    status: int,
+) -> None:
+    written(tmp_path, monkeypatch, **stated)
+    again = planted(tmp_path / "again", 1.31, "b")
+    monkeypatch.setattr(reproduce, "repeat", lambda record, folder: again)
+    assert reproduce.main("layers/one", SimpleNamespace(workdir=None, tolerance=flag)) == status
+    assert f"the loss differs by +0.0077 nats, and may by {allowed}\n" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_from_end_to_end_the_parameters_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the code of HEAD, which need not be that of the working tree."""
+    flags = ["--config=configs/quickstart.py", "--config.steps=3", "--config.data.train=grammar:train:300"]
+    flags += ["--config.data.vocab_size=400", "--config.model.N=1", "--config.model.d_ff=16"]
+    flags += [
+        "--config.eval.bleu_sentences=0",
+        "--config.decode.checkpoint=latest",
+        "--config.data.test=grammar:test:3",
+    ]
+    workdir = f"--workdir={tmp_path / 'run'}"
+    for command in (["train", *flags, workdir], ["infer", workdir, "--split=test"]):
+        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, capture_output=True)
+    content = make_record(tmp_path / "run", allow_dirty=True)
+    launch = content["launches"][0] | {"git": {"commit": head(), "dirty": False}}
+    record = {"name": "one"} | content | {"launches": [launch], "caveats": []}
+    save(tmp_path / "records" / "runs.jsonl", record)
+    monkeypatch.setattr(reproduce, "RECORDS", (tmp_path / "records",))
+    found = reproduce.recorded("one")
+    again = reproduce.repeat(found, tmp_path / "again")
+    assert reproduce._same_parameters(found, again)
+    table = reproduce.table("one", found, again, 0.0)
+    assert table.notes[0].startswith("repeated: the parameters are the same, bit for bit")
+
+
+def test_the_folder_is_the_user_s_wherever_he_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, monkeypatch)
+    again = planted(tmp_path / "again", 1.31, "b")
+    folders: list[Path] = []
+    monkeypatch.setattr(reproduce, "repeat", lambda record, folder: folders.append(folder) or again)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for workdir in ("here", "~/there"):
+        reproduce.main("layers/one", SimpleNamespace(workdir=workdir, tolerance=1.0))
+    assert folders == [tmp_path / "here", tmp_path / "home" / "there"]
+
+
+def test_a_difference_above_the_tolerance_does_not_look_equal_to_it(tmp_path: Path) -> None:
+    record = planted(tmp_path / "record", 1.3)
+    again = planted(tmp_path / "again", 1.30001, "b")  # log(1.30001 / 1.3) = 7.7e-6
+    note = reproduce.table("one", record, again, 0.0).notes[0]
+    assert note == "NOT repeated: the loss differs by +0.00001 nats, and may by 0"
