@@ -34,6 +34,7 @@ from base.errors import UserError
 from base.files import folder, folders, sha256, write_text
 from base.markers import rewritten
 from base.table import Markdown, Table, as_markdown, escaped
+from paper import front
 from paper.command import make
 from paper.records import (
     TOLERANCE,
@@ -46,8 +47,7 @@ from paper.records import (
     save,
     without_flags,
 )
-from paper.rows import RowRuns, ScoredRun, caveat_notes, dagger_notes
-from paper.tables.cost import devices
+from paper.rows import RowRuns, ScoredRun, caveat_notes
 
 RECORDS = Path("paper/records")
 README = Path("README.md")
@@ -65,9 +65,6 @@ COLUMNS = {  # heading: key of the evaluation
     "exact match %": "exact_match",
     "perplexity": "perplexity",
 }
-_ALL_SCORES = (
-    "[docs/results.md](docs/results.md) has all single runs but those of the studies, with more scores and signatures."
-)
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
@@ -171,38 +168,6 @@ def _without_paths(workdir: Path, launch: dict[str, Any]) -> dict[str, Any]:
     return {**launch, "command": command, "data": data}
 
 
-def summary(records: dict[str, RunRecord]) -> str:
-    """Returns a Markdown table for the README: of each test split the run of the highest BLEU, sorted by it.
-
-    Ensembles are left out.
-    """
-    records = {name: record for name, record in records.items() if record.evaluations[0].members == 1}
-    shown = {name: as_row(record) for name, record in records.items()}
-    ranked = sorted(records, key=lambda name: -_headline_score(records[name]))
-    best: dict[str, str] = {}  # by test corpus
-    for name in ranked:
-        best.setdefault(records[name].config["data"]["test"], name)
-    rows: list[tuple[str, ...]] = []
-    for name in best.values():
-        record = records[name]
-        case = ", lower-cased" if _lowers(record) else ""
-        rows.append(
-            (
-                _linked(name, shown[name], RECORDS / "runs.jsonl"),
-                _training_pairs(record),
-                f"{_headline_score(record):.2f}{case}",
-                f"{record.minutes:.0f} minutes, {devices(record.device)}",
-            )
-        )
-    head = ("result", "training pairs", "sacreBLEU", "training")
-    shared = ""
-    if len(best) < len(records):
-        shared = "; where several runs share a test split, only the best is shown, by its score on that split"
-    about = Markdown(f"Each row is one run, with one seed, scored on a held-out test split{shared}. {_ALL_SCORES}")
-    notes = [about, *dagger_notes({name: shown[name] for name in best.values()})]
-    return as_markdown(Table("results", "", head, rows, notes))
-
-
 def table(records: dict[str, RunRecord]) -> str:
     """Returns the records as a Markdown table, one row each with every score, and every signature below it."""
     head = ("result", *COLUMNS, "parameters", "seed", "device, cores", "training minutes")
@@ -249,21 +214,8 @@ def _seeds(record: RunRecord) -> str:
     return seed if evaluation.members == 1 else f"{seed}, first of {evaluation.members}"
 
 
-def _training_pairs(record: RunRecord) -> str:
-    """Returns how many pairs the run learned from; "" if its launches do not say."""
-    data = record.launches[-1]["data"] if record.launches else {}
-    return f"{data['train']['pairs']['kept']:,}" if "train" in data else ""
-
-
 def _linked(name: str, row: RowRuns, file: Path) -> Markdown:
     return Markdown(row.label(f"[{escaped(name)}]({file})"))
-
-
-def _headline_score(record: RunRecord) -> float:
-    """Returns a run's sacreBLEU: without case, if its text is lower-cased."""
-    (evaluation,) = record.evaluations
-    key = "sacrebleu_lc" if _lowers(record) else "sacrebleu"
-    return evaluation.scores[key]
 
 
 def _lowers(record: RunRecord) -> bool:
@@ -281,8 +233,12 @@ def pages(records: Records) -> dict[Path, str]:
     all_tables: list[str] = []
     for tables in make("all", records).values():
         all_tables += map(as_markdown, tables)
-    recorded = translation_records(records.runs)
-    made = {README: summary(recorded), SCORES: table(recorded), TABLES: "\n\n".join(all_tables)}
+    by_name = {run.record: run for run in records.runs}
+    made = {
+        README: front.table(by_name),
+        SCORES: table(translation_records(records.runs)),
+        TABLES: "\n\n".join(all_tables),
+    }
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
 
 

@@ -126,7 +126,6 @@ def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkey
         assert row_runs(found, A1, "test", members=members).values("sacrebleu") == value
     recorded = results.translation_records(found.runs)
     assert recorded.keys() == {"of1", "of2"}
-    assert "[of1]" in results.summary(recorded) and "[of2]" not in results.summary(recorded)
     assert " 1, first of 2 " in results.table(recorded)
     launch(second, git={"commit": head(), "dirty": True})
     with pytest.raises(UserError, match=r"b: not recorded, since the code had uncommitted changes"):
@@ -150,9 +149,6 @@ def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypat
     text = results.table(results.translation_records([found]))
     assert "| [x](../paper/records/runs.jsonl) † | 7.00 |" in text
     assert "- † the code had uncommitted changes: x" in text
-    text = results.summary(results.translation_records([found]))
-    assert "| [x](paper/records/runs.jsonl) † |  | 7.00 |" in text
-    assert "- † the code had uncommitted changes: x" in text
 
 
 def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> None:
@@ -164,36 +160,6 @@ def test_a_run_of_lower_cased_text_has_no_reading_with_case(tmp_path: Path) -> N
     heads, row = (text.splitlines()[line].split(" | ") for line in (0, 2))
     assert row[heads.index("sacreBLEU")] == "" and row[heads.index("tokenised, lower-cased")] != ""
     assert "case:lc" in text and "case:mixed" not in text
-
-
-def test_the_readme_has_four_columns_and_the_best_first(tmp_path: Path) -> None:
-    """A run of lower-cased text is ranked by what it can reach, and says so; of each test split the best is shown."""
-    records = {}
-    runs = (
-        ("worse", 6.0, False, "x"),
-        ("caseless", 7.0, True, "y"),
-        ("better", 8.0, False, "z"),
-        ("bad", 5.0, False, "x"),
-    )
-    for name, value, lowercase, split in runs:
-        config = planted_config(A1)
-        config["data"].update(lowercase=lowercase, test=f"text:{split}.{{en,de}}")
-        case = {"sacrebleu": 99.0, "sacrebleu_lc": value} if lowercase else {"sacrebleu": value, "sacrebleu_lc": 99.0}
-        run = plant(tmp_path / name, config, {**scores(config, "test", 50.0), **case}, hours=0.5)
-        launch(run, data={"train": {"pairs": {"kept": 1234}}})
-        records[name] = read_run(run)
-    head, _, *rows = results.summary(records).splitlines()
-    assert head == "| result | training pairs | sacreBLEU | training |"
-    assert rows[:4] == [
-        "| [better](paper/records/runs.jsonl) | 1,234 | 8.00 | 30 minutes, 1 x cpu (2 cores) |",
-        "| [caseless](paper/records/runs.jsonl) | 1,234 | 7.00, lower-cased | 30 minutes, 1 x cpu (2 cores) |",
-        "| [worse](paper/records/runs.jsonl) | 1,234 | 6.00 | 30 minutes, 1 x cpu (2 cores) |",
-        "",
-    ]
-    assert rows[4].startswith("- Each row is one run, with one seed,") and "the best is shown" in rows[4]
-    del records["bad"]
-    assert "the best" not in results.summary(records)
-    assert "- sacreBLEU: `sacrebleu:signature` (better, caseless, worse)" in results.table(records).splitlines()
 
 
 def test_a_launch_carries_what_a_record_needs(tmp_path: Path) -> None:
