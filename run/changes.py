@@ -59,7 +59,7 @@ def _tokenizer_change(workdir: Path) -> str | None:
     return f"{path} has changed since the run was trained: {sums}"
 
 
-def saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
+def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
     """Returns the config that a checkpoint was saved with, newer keys at their defaults; None if it holds none."""
     from run.config import add_missing
 
@@ -81,7 +81,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
     from run.folder import differences
     from run.moved import KEYS
 
-    recorded = saved_config(workdir, step)
+    recorded = _saved_config(workdir, step)
     if recorded is None:
         return None
     path = workdir / "config.json"

@@ -1,8 +1,9 @@
 """Checkpoints of a run: a thin layer over orbax's CheckpointManager. Only this file and `run.saved` import orbax.
 
 `checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position in the data, JSON), `config` (JSON),
-`metrics` (empty if the step was not validated) and `SHA256SUMS`, which detects changed files: orbax itself reads arrays
-with changed bytes without complaint. Nothing is pickled. Other names are not checkpoints: `*.orbax-checkpoint-tmp` is
+`metrics` (empty if the step was not validated), `_CHECKPOINT_METADATA` (when and why it was saved, JSON) and
+`SHA256SUMS`, which detects changed files: orbax itself reads arrays with changed bytes without complaint. Nothing is
+pickled. Other names are not checkpoints: `*.orbax-checkpoint-tmp` is
 being written, `*.damaged` failed verification, `.deleted` is being deleted.
 """
 
@@ -117,8 +118,25 @@ class Checkpoints:
         self._held.enter_context(quiet())  # saving threads run until `close`
         self._held.callback(gc.collect)  # while it is quiet: what a failed save has abandoned
 
-    def save(self, step: int, state: Any, data_state: dict, metrics: dict | None, config: dict) -> None:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        data_state: dict,
+        metrics: dict | None,
+        config: dict,
+        reason: str = "schedule",
+    ) -> None:
         """Starts saving; `state` may be donated as soon as this returns. A step that is already saved is kept as is.
+
+        Args:
+          step: number of the update.
+          state: step, parameters and optimiser.
+          data_state: position in the data.
+          metrics: of the update's validation, if it had one.
+          config: the whole config.
+          reason: why: "schedule" (`config.checkpoint`), "end" (the last update), "patience" (it has ended), "signal" (a
+            signal stopped the run, and none of these holds) or "import".
 
         Raises:
           UserError: this save or the one before could not be written; the earlier checkpoints are intact.
@@ -135,11 +153,22 @@ class Checkpoints:
         self._saving = step
         self._failure = None
         with self._writing():
-            self._manager.save(step, args=items, metrics=metrics or {}, force=True)
+            self._manager.save(step, args=items, metrics=metrics or {}, custom_metadata={"reason": reason}, force=True)
 
     def mark_temporary(self, step: int) -> None:
         """Does not count checkpoint `step` among the last ones, so that it is deleted once a newer one is saved."""
         self._temporary.add(step)
+
+    def reason(self, step: int) -> str:
+        """Returns why checkpoint `step` was saved, one of the words of `save`."""
+        return saved.read_reason(self.folder / str(step))
+
+    def set_reason(self, step: int, reason: str) -> None:
+        """Replaces why checkpoint `step` was saved."""
+        self.wait()
+        with main_first("reason"):
+            if is_main():
+                saved.replace_reason(self.folder / str(step), reason)
 
     def add_metrics(self, step: int, metrics: dict) -> None:
         """Adds validation metrics to checkpoint `step`, which was saved without them."""

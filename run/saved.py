@@ -22,7 +22,7 @@ from run import checksums
 from run.parameters import named_shapes
 from run.quiet import quiet, reason
 
-_TIME = "_CHECKPOINT_METADATA"
+_TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved
 _METRICS = "metrics/metrics"
 # What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have.
 _FIRST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 10**9
@@ -55,6 +55,15 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
             raise UserError("changed")
         check(folder / _METRICS, "", metrics, dict.fromkeys(metrics, float))
     return nanoseconds / 1e9, metrics
+
+
+def read_reason(folder: Path) -> str:
+    """Returns why a checkpoint was saved, one of the words of `Checkpoints.save`.
+
+    One without a word was saved by an earlier version, and counts as one of the schedule: it is kept like those.
+    """
+    metadata = read_json(folder / _TIME, {"custom_metadata": dict}, widest=_LAST)
+    return metadata["custom_metadata"].get("reason", "schedule")
 
 
 @contextmanager
@@ -207,12 +216,24 @@ def add_time(folder: Path) -> None:
 
 
 def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
-    """Rewrites the metrics of a checkpoint; the file never disagrees with its sum, even for a moment."""
+    """Rewrites the metrics of a checkpoint."""
+    _replace(folder, _METRICS, metrics)
+
+
+def replace_reason(folder: Path, reason: str) -> None:
+    """Rewrites why a checkpoint was saved."""
+    metadata = read_json(folder / _TIME, dict, widest=_LAST)
+    metadata["custom_metadata"] = {"reason": reason}
+    _replace(folder, _TIME, metadata)
+
+
+def _replace(folder: Path, name: str, value: dict[str, Any]) -> None:
+    """Rewrites a JSON file of a checkpoint; it never disagrees with its sum, even for a moment."""
     sums = checksums.read_sums(folder)
-    without_metrics = {name: digest for name, digest in sums.items() if name != _METRICS}
-    checksums.write_sums(folder, without_metrics, [])
-    write_text(folder / _METRICS, json.dumps(metrics))
-    checksums.write_sums(folder, sums, [_METRICS])
+    others = {other: digest for other, digest in sums.items() if other != name}
+    checksums.write_sums(folder, others, [])
+    write_text(folder / name, json.dumps(value))
+    checksums.write_sums(folder, sums, [name])
 
 
 @contextmanager

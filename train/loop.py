@@ -15,8 +15,7 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.keys import flat
-from data.pipeline import State
-from run.changes import check_unchanged, saved_config
+from run.changes import check_unchanged
 from run.checkpoint import Checkpoints
 from run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
 from run.folder import as_json, model_config, open_folder, record_launch
@@ -101,7 +100,7 @@ def train(
             new_state = jax.jit(init, out_shardings=shardings(placed))
             state, init_record = _with_parameters_of(init_from, new_state(init_key), workdir)
         else:
-            state = _resumed(workdir, checkpoints, latest, placed, job.batches)
+            state = _resumed(cfg, workdir, checkpoints, latest, placed, job.batches)
             init_record = None
         first = int(state.step) + 1
         trace = Profile(workdir, profile, first)
@@ -159,12 +158,15 @@ def _with_parameters_of(
     return state.replace(params=params), record
 
 
-def _resumed(workdir: Path, checkpoints: Checkpoints, step: int, placed: TrainState, batches: Batches) -> TrainState:
+def _resumed(
+    cfg: ConfigDict, workdir: Path, checkpoints: Checkpoints, step: int, placed: TrainState, batches: Batches
+) -> TrainState:
     """Returns the state of the latest checkpoint, that of `step`, and moves the batches to where it was saved."""
     check_unchanged(workdir, step)
     state, position = checkpoints.restore(placed)
     batches.set_state(position)
-    if _is_of_a_signal(workdir, checkpoints, step, position):
+    # Without it `average:N` is of the checkpoints that an uninterrupted run averages. By the clock there are no such.
+    if checkpoints.reason(step) == "signal" and cfg.checkpoint.every_minutes == 0:
         checkpoints.mark_temporary(step)
     return state
 
@@ -207,10 +209,9 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
             signals.received = agreed
         stopping = signals.received is not None
         last = step == cfg.steps
-        overdue = _overdue(cfg, step, saved_at)
+        scheduled = _overdue(cfg, step, saved_at) or due(cfg.checkpoint, step, position)
         validating = not stopping and (due(cfg.eval, step, position) or last)
-        saving = stopping or overdue or due(cfg.checkpoint, step, position) or last
-        if validating or saving:
+        if validating or scheduled or stopping:
             report_update()  # raises before anything that is not finite is saved
             report_update = None
             with reporter.paused():
@@ -220,33 +221,17 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
                     reporter.record_validation(step, metrics)
                     training.patience.add(metrics)
                     ended = broadcast_from_main(training.patience.ended)
-                if saving or stopping or ended:
-                    training.checkpoints.save(step, state, position, metrics, as_json(cfg))
+                # The first that holds: the checkpoint would be there without the others.
+                reasons = {"schedule": scheduled, "end": last, "patience": ended, "signal": stopping}
+                reason = next((word for word, holds in reasons.items() if holds), None)
+                if reason:
+                    training.checkpoints.save(step, state, position, metrics, as_json(cfg), reason)
                     saved_at = time.monotonic()
         if stopping or ended:
             break
     if ended:
         reporter.finish()
     return ended
-
-
-def _is_of_a_signal(workdir: Path, checkpoints: Checkpoints, step: int, position: State) -> bool:
-    """Returns whether checkpoint `step` would not be there if no signal had stopped the run, at this position.
-
-    Without such a checkpoint `average:N` is of those that an uninterrupted run averages.
-    """
-    recorded = saved_config(workdir, step)  # not this launch's, which may save after other updates
-    if recorded is None:
-        return False
-    cfg = ConfigDict(recorded["checkpoint"])
-    if cfg.every_minutes > 0 or due(cfg, step, position):
-        return False
-    _, metrics = checkpoints.about(step)
-    # The last update of a run is always validated, and so is one that ends its patience. Another may have been since,
-    # by a launch that was killed before its next checkpoint.
-    records = [record for record in read_metrics(workdir) if record["step"] <= step]
-    has_ended = step >= recorded["steps"] or Patience(recorded["eval"]["patience"], records).ended
-    return not (metrics and has_ended)
 
 
 def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:
@@ -275,6 +260,8 @@ def _validate_if_interrupted(training: Training, params: dict, step: int) -> Non
         if not is_recorded:
             training.reporter.record_validation(step, metrics)
             training.patience.add(metrics)
+        if broadcast_from_main(training.patience.ended):  # for which the checkpoint would have been saved anyway
+            training.checkpoints.set_reason(step, "patience")
         training.checkpoints.add_metrics(step, metrics)
 
 

@@ -111,7 +111,7 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
             imported.tokenizer.save(draft / "tokenizer.model")
         with closing(Checkpoints(draft / "checkpoints", config.checkpoint)) as checkpoints:
             state = State(np.int32(imported.step), imported.params)
-            checkpoints.save(imported.step, state, {}, None, as_json(config))
+            checkpoints.save(imported.step, state, {}, None, as_json(config), reason="import")
 
 
 def check_shapes(imported: Imported) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import jax
@@ -25,7 +24,6 @@ from run import signals
 from run.averaging import load_choice
 from run.checkpoint import Checkpoints, load_params
 from run.checksums import fault
-from run.folder import as_json
 from run.lock import lock
 from tests import tiny
 from tests.run.test_checkpoint import filled, state
@@ -371,32 +369,6 @@ def test_an_interrupted_run_ends_with_the_checkpoints_of_one_that_was_not(
     assert whole(run) == whole(undisturbed / "run") == [4, 8, 12]
     for step in (4, 8, 12):
         jax.tree.map(np.testing.assert_array_equal, load_params(run, step), load_params(undisturbed / "run", step))
-
-
-def test_a_checkpoint_that_a_signal_left_stays_one_once_its_validation_is_made_up_for(tmp_path: Path) -> None:
-    """The launch that did so may have been killed before its next checkpoint."""
-    cfg = tiny.training_config(tmp_path)
-    cfg.steps, cfg.checkpoint.every, cfg.eval.every = 5, 4, 3
-    position = {"epoch": 0, "batch": 3}
-    with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
-        for step in (3, 5):
-            checkpoints.save(step, state(step), position, None, as_json(cfg))
-            checkpoints.wait()
-            assert loop._is_of_a_signal(tmp_path, checkpoints, step, position)
-            checkpoints.add_metrics(step, {"nll": 1.0})
-        assert loop._is_of_a_signal(tmp_path, checkpoints, 3, position)
-        assert not loop._is_of_a_signal(tmp_path, checkpoints, 5, position), "the last update of the run"
-        cfg.steps, cfg.eval.patience = 9, 2
-        checkpoints.save(6, state(6), position, None, as_json(cfg))
-        checkpoints.wait()
-        checkpoints.add_metrics(6, {"nll": 1.0})
-        assert loop._is_of_a_signal(tmp_path, checkpoints, 6, position)
-        lines = []
-        for step in (2, 4, 6):
-            record = {"step": step, "kind": "valid", "loss": 1.0, "nll": 1.0, "perplexity": 2.8}
-            lines.append(f"{json.dumps(record)}\n")
-        (tmp_path / "metrics.jsonl").write_text("".join(lines))
-        assert not loop._is_of_a_signal(tmp_path, checkpoints, 6, position), "patience has ended here"
 
 
 @pytest.mark.slow

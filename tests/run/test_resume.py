@@ -1,18 +1,30 @@
 """k updates = j updates, `kill -9`, resume, k - j updates: bit for bit."""
 
 import json
+import os
 import shutil
+import signal
+import time
+from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
+from run import checksums, signals
 from run.checkpoint import Checkpoints, load_params
+from run.checksums import fault
+from run.records import read_metrics
+from tasks.task import Batches
 from tests import tiny
 from tests.run.test_changes import move_files
+from tests.run.test_checkpoint import state
 from tests.train.test_train_cli import start, wait_for
 from train import loop
+from train.step import TrainState
 
 
 @pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both
@@ -59,3 +71,103 @@ def test_a_run_whose_files_have_moved_ends_with_the_same_bits(tmp_path: Path) ->
     assert loop.train(cfg, tmp_path / "run") == 0
     resumed, whole = (load_params(tmp_path / name, 8) for name in ("run", "whole"))
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, *validations: tuple[float, str]) -> None:
+    """Replaces each validation by an nll, and by how it ends: "complete", "given up" for a signal, or both."""
+    waiting = iter(validations)
+
+    def validate(*_: object) -> dict[str, float]:
+        nll, ending = next(waiting)
+        try:
+            if ending != "complete":
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+        except SystemExit:
+            if ending == "given up":
+                raise
+        return {"loss": nll, "nll": nll, "perplexity": 9.0}
+
+    monkeypatch.setattr(loop, "validate", validate)
+    monkeypatch.setattr(signals, "GRACE", 300.0)
+
+
+def patient(folder: Path, patience: int) -> ConfigDict:
+    """A config whose validations fall on other updates than its checkpoints."""
+    cfg = tiny.training_config(folder)
+    cfg.steps, cfg.log_every, cfg.checkpoint.every, cfg.checkpoint.keep_last = 7, 1, 4, 9
+    cfg.eval.every, cfg.eval.patience = 3, patience
+    return cfg
+
+
+def saved(run: Path) -> dict[int, tuple[str, bool]]:
+    """Returns of each checkpoint why it was saved, and whether it has metrics, after checking that it is intact."""
+    with closing(Checkpoints(run / "checkpoints")) as checkpoints:
+        steps = checkpoints.steps()
+        assert [fault(run / "checkpoints" / str(step)) for step in steps] == [None] * len(steps)
+        return {step: (checkpoints.reason(step), checkpoints.about(step)[1] != {}) for step in steps}
+
+
+def validated(run: Path) -> list[tuple[int, float]]:
+    return [(record["step"], record["nll"]) for record in read_metrics(run) if record["kind"] == "valid"]
+
+
+def test_a_checkpoint_says_why_it_was_saved_and_no_validation_is_left_out_or_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = patient(tmp_path, patience=1)
+    scripted(monkeypatch, (9.0, "given up"), (1.0, "complete"), (2.0, "complete"))
+    assert loop.train(cfg, tmp_path / "run") == 143
+    assert saved(tmp_path / "run") == {3: ("signal", False)}
+    assert loop.train(cfg, tmp_path / "run") == 0
+    assert saved(tmp_path / "run") == {4: ("schedule", False), 6: ("patience", True)}
+    assert validated(tmp_path / "run") == [(3, 1.0), (6, 2.0)]
+
+
+@pytest.mark.slow
+def test_a_signals_checkpoint_is_patiences_once_its_validation_has_ended_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = patient(tmp_path, patience=1)
+    run = tmp_path / "run"
+    scripted(monkeypatch, (1.0, "given up at its end"), (9.0, "given up"), (2.0, "complete"), (3.0, "complete"))
+    assert loop.train(cfg, run) == 143
+    assert saved(run) == {3: ("signal", True)}
+    assert loop.train(cfg, run) == 143
+    assert saved(run) == {4: ("schedule", False), 6: ("signal", False)}
+    assert loop.train(cfg, run) == 0
+    assert saved(run) == {4: ("schedule", False), 6: ("patience", True)}
+    cfg.eval.patience = 0
+    assert loop.train(cfg, run) == 0
+    assert saved(run) == {4: ("schedule", False), 6: ("patience", True), 7: ("end", True)}
+    assert validated(run) == [(3, 1.0), (6, 2.0), (7, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "minutes", "kept"),
+    [
+        ("signal", 0.0, [3, 5]),
+        ("signal", 9.0, [4, 5]),  # by the clock, no other would have been saved in its place
+        ("schedule", 0.0, [4, 5]),
+        (None, 0.0, [4, 5]),  # an earlier version did not say why
+    ],
+)
+def test_what_a_signal_left_makes_way_for_the_next(
+    tmp_path: Path, reason: str | None, minutes: float, kept: list[int]
+) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.checkpoint.keep_last, cfg.checkpoint.every_minutes = 2, minutes
+    placed = jax.eval_shape(lambda: TrainState(**vars(state(0))))
+    with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
+        checkpoints.save(3, state(3), {}, None, {})
+        checkpoints.save(4, state(4), {}, None, {}, reason or "")
+    if reason is None:
+        folder = tmp_path / "checkpoints" / "4"
+        metadata = json.loads((folder / "_CHECKPOINT_METADATA").read_text())
+        (folder / "_CHECKPOINT_METADATA").write_text(json.dumps(metadata | {"custom_metadata": {}}))
+        checksums.write_sums(folder, checksums.read_sums(folder), ["_CHECKPOINT_METADATA"])
+    with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
+        loop._resumed(cfg, tmp_path, checkpoints, 4, placed, mock.Mock(spec=Batches))
+        checkpoints.save(5, state(5), {}, None, {})
+        checkpoints.wait()
+        assert checkpoints.steps() == kept

@@ -1,8 +1,6 @@
 """Epochs as the unit of validations and checkpoints, and the end of a run that no longer improves."""
 
-import json
 import shutil
-from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -11,10 +9,8 @@ import numpy as np
 import pytest
 
 from configs.common import default
-from run.checkpoint import Checkpoints, load_params
-from run.folder import as_json
+from run.checkpoint import load_params
 from tests import tiny
-from tests.run.test_faults import state
 from tests.train.test_loop import records, steps
 from train import loop
 from train.patience import Patience, due
@@ -120,23 +116,3 @@ def test_a_run_ends_when_patience_does_and_counts_on_when_it_is_resumed(
     measured = iter(NLL[3:])
     assert loop.train(cfg, killed) == 0
     assert next(measured) == 1.0 and steps(killed) == [6, 8]
-
-
-@pytest.mark.parametrize(("nlls", "is_temporary"), [([2.0, 1.0], True), ([2.0, 3.0], True), ([1.0, 2.0, 2.0], False)])
-def test_a_signals_checkpoint_is_kept_only_if_patience_has_ended_there(
-    tmp_path: Path, nlls: list[float], is_temporary: bool
-) -> None:
-    cfg = tiny.training_config(tmp_path)
-    cfg.steps, cfg.checkpoint.every, cfg.eval.every, cfg.eval.patience = 90, 40, 1, 2
-    step = len(nlls)
-    # A validation after this checkpoint, of a launch that was killed, is dropped on resume, and does not count.
-    records = [
-        {"step": n, "kind": "valid", "loss": nll, "nll": nll, "perplexity": 9.0}
-        for n, nll in enumerate([*nlls, 9.0], 1)
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    position = {"epoch": 0, "batch": 3}
-    with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
-        checkpoints.save(step, state(step), position, {"nll": nlls[-1]}, as_json(cfg))
-        checkpoints.wait()
-        assert loop._is_of_a_signal(tmp_path, checkpoints, step, position) == is_temporary
