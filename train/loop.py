@@ -79,46 +79,56 @@ def train(
       UserError: the config, the data or the folder is at fault, or the loss is no longer finite.
       SystemExit: with the signal's status, if it arrived while there was nothing new to save.
     """
-    model = model_config(cfg, cfg.data.vocab_size or 1)  # a wrong one is refused before anything is written
+    # Config: a wrong one is refused before anything is written.
+    model = model_config(cfg, cfg.data.vocab_size or 1)
     options = amx.compiler_options(cfg.amx)
+
+    # Until there is an update to save, a signal ends the work at once.
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):
+        # Devices, and data and model of the task: the same in every process.
         mesh = make_mesh(cfg.mesh)
         check_same_config(flat(as_json(cfg)))
         job = open_job(cfg, workdir, mesh)
         check_same_data(job.manifests)
-        tx = optimizer(cfg.optim, model.base_width, cfg.steps, model.d_model / model.base_width)
+
+        # Optimiser (section 5.3), and from the shapes of the state where each of its arrays lies.
+        width_ratio = model.d_model / model.base_width
+        tx = optimizer(cfg.optim, model.base_width, cfg.steps, width_ratio)
+        rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
         init = partial(init_state, job.objective.init, tx)
         placed = placed_shapes(jax.eval_shape(init, init_key), mesh)
-        train_step = make_train_step(job.objective, tx, cfg.optim.accumulate, shardings(placed), options)
-        diagnose = make_diagnosis(job.objective, tx, cfg.optim.accumulate)
-        validate_params = partial(validate, job, make_eval_step(job.objective, options), mesh)
 
+        # What is jitted; nothing is compiled before the first batch is there.
+        accumulate = cfg.optim.accumulate
+        train_step = make_train_step(job.objective, tx, accumulate, shardings(placed), options)
+        diagnose = make_diagnosis(job.objective, tx, accumulate)
+        eval_step = make_eval_step(job.objective, options)
+
+        # State: the latest checkpoint's; else a new one, perhaps with parameters of another run.
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
         latest = checkpoints.latest()
-        if latest is None:
-            new_state = jax.jit(init, out_shardings=shardings(placed))
-            state, init_record = _with_parameters_of(init_from, new_state(init_key), workdir)
+        init_record = None
+        if latest is not None:
+            state = _restore(cfg, workdir, checkpoints, latest, placed, job.batches)
         else:
-            state = _resumed(cfg, workdir, checkpoints, latest, placed, job.batches)
-            init_record = None
-        first = int(state.step) + 1
-        trace = Profile(workdir, profile, first)
-        if is_main():
-            record_launch(workdir, job.manifests, first - 1, init_record)
+            state = jax.jit(init, out_shardings=shardings(placed))(init_key)
+            if init_from is not None:
+                params, init_record = warm_start(init_from, state.params, workdir)
+                state = state.replace(params=params)
+        done = int(state.step)
 
-        rate = partial(learning_rate, cfg.optim, model.base_width, cfg.steps)
-        saved_at = time.monotonic()
-        # Process 0 alone records: the others have neither a folder nor a tracker.
-        folder = workdir if is_main() else None
-        tracker_name = tracker if is_main() else None
+        # Records: by process 0 alone; the others have neither a folder nor a tracker.
+        trace = Profile(workdir, profile, first=done + 1)
+        if is_main():
+            record_launch(workdir, job.manifests, done, init_record)
         with (
             jax.set_mesh(mesh),
-            tracked(tracker_name, workdir, as_json(cfg)) as open_tracker,
+            tracked(tracker if is_main() else None, workdir, as_json(cfg)) as open_tracker,
             Reporter(
-                folder,
+                workdir if is_main() else None,
                 rate,
-                first=first,
+                first=done + 1,
                 last=cfg.steps,
                 every=cfg.log_every,
                 peak=peak_flops(),
@@ -133,48 +143,51 @@ def train(
             records = read_metrics(workdir) if is_main() else []
             patience = Patience(cfg.eval.patience, records)
             training = Training(
-                cfg, job, mesh, train_step, diagnose, validate_params, checkpoints, reporter, patience, signals, trace
+                cfg=cfg,
+                job=job,
+                mesh=mesh,
+                train_step=train_step,
+                diagnose=diagnose,
+                validate=partial(validate, job, eval_step, mesh),
+                checkpoints=checkpoints,
+                reporter=reporter,
+                patience=patience,
+                signals=signals,
+                profile=trace,
             )
-            if first > 1:
-                reporter.message(f"resuming {workdir} after update {first - 1}")
-                _validate_if_interrupted(training, state.params, first - 1)
+
+            # Resume: what the launch before this one left undone.
+            if done > 0:
+                reporter.message(f"resuming {workdir} after update {done}")
+                _validate_if_interrupted(training, state.params, done)
+
+            # Updates, the last of which is validated and saved.
             ended = broadcast_from_main(patience.ended)
-            if not ended and first <= cfg.steps:
+            if not ended and done < cfg.steps:
                 for line in [config_line, *description(cfg, mesh, placed.params, job.manifests)]:
                     reporter.message(line)
-                ended = _updates(training, state, dropout_key, first, saved_at)
+                ended = _make_updates(training, state, dropout_key)
             if ended:
                 reporter.message(f"{workdir} has ended: {patience}")
     return signals.exit_code
 
 
-def _with_parameters_of(
-    source: str | None, state: TrainState, workdir: Path
-) -> tuple[TrainState, dict[str, Any] | None]:
-    """Returns a new state with the parameters of the run that `source` names, if any, and what is recorded of it."""
-    if source is None:
-        return state, None
-    params, record = warm_start(source, state.params, workdir)
-    return state.replace(params=params), record
-
-
-def _resumed(
+def _restore(
     cfg: ConfigDict, workdir: Path, checkpoints: Checkpoints, step: int, placed: TrainState, batches: Batches
 ) -> TrainState:
     """Returns the state of the latest checkpoint, that of `step`, and moves the batches to where it was saved."""
     check_unchanged(workdir, step)
     state, position = checkpoints.restore(placed)
     batches.set_state(position)
-    # Without it `average:N` is of the checkpoints that an uninterrupted run averages. By the clock there are no such.
+    # Section 6.1 averages the last checkpoints, which are to be those of an uninterrupted run: one that only a signal
+    # saved makes way for the next. By the clock no two runs save the same ones.
     if checkpoints.reason(step) == "signal" and cfg.checkpoint.every_minutes == 0:
         checkpoints.mark_temporary(step)
     return state
 
 
-def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: int, saved_at: float) -> bool:
-    """Makes the updates from `first` on, until the last one, a signal, or the end of patience.
-
-    An update's result is read only once the next one is queued, so that the device does not wait for the host.
+def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> bool:
+    """Makes the updates that `state` lacks, until the last one, a signal, or the end of patience.
 
     Returns whether patience has ended.
     """
@@ -182,14 +195,19 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
     job = training.job
     reporter = training.reporter
     signals = training.signals
+    first = int(state.step) + 1
+    saved_at = time.monotonic()
     ended = False
     report_update: Callable[[], None] | None = None  # of the update that is in flight
     for step in range(first, cfg.steps + 1):
+        # A batch: about as many tokens in each (section 5.1), its rows sharded over the mesh.
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
         if step == first:
             reporter.message("compiling the first update")
             reporter.message(compiled_memory(training.train_step.lower(state, batch, key).compile()))
+
+        # The update is queued: the device works on it while the host goes on.
         is_diagnosed = cfg.diagnose_every and step % cfg.diagnose_every == 0
         with naming_nans(job.objective, state, batch, key):
             diagnosis = training.diagnose(state, batch, key) if is_diagnosed else {}
@@ -197,13 +215,16 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
             state, sums = training.train_step(state, batch, key)  # the first time, the program compiled above
         for line in training.profile.after(step, state):
             reporter.message(line)
-        positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         signals.hold()
+
+        # Only now is the result of the one before read, so that the device never waits for the host.
         if report_update:
             report_update()
+        positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
         flops = batch_flops(cfg.task, job.objective, batch)
         report_update = partial(reporter.update, step, sums, positions, flops, diagnosis)
 
+        # What is to be done after this update; every process comes to the same answer.
         agreed = all_stop(step, signals.received)
         if agreed is not None:  # else a signal that has come since the line above would be forgotten
             signals.received = agreed
@@ -211,22 +232,25 @@ def _updates(training: Training, state: TrainState, key: PRNGKeyArray, first: in
         last = step == cfg.steps
         scheduled = _overdue(cfg, step, saved_at) or due(cfg.checkpoint, step, position)
         validating = not stopping and (due(cfg.eval, step, position) or last)
-        if validating or scheduled or stopping:
-            report_update()  # raises before anything that is not finite is saved
-            report_update = None
-            with reporter.paused():
-                metrics = signals.attempt(training.validate, state.params) if validating else None
-                stopping = signals.received is not None
-                if metrics:
-                    reporter.record_validation(step, metrics)
-                    training.patience.add(metrics)
-                    ended = broadcast_from_main(training.patience.ended)
-                # The first that holds: the checkpoint would be there without the others.
-                reasons = {"schedule": scheduled, "end": last, "patience": ended, "signal": stopping}
-                reason = next((word for word, holds in reasons.items() if holds), None)
-                if reason:
-                    training.checkpoints.save(step, state, position, metrics, as_json(cfg), reason)
-                    saved_at = time.monotonic()
+        if not (validating or scheduled or stopping):
+            continue
+
+        # Validation, then the checkpoint, which holds its metrics.
+        report_update()  # raises before anything that is not finite is saved
+        report_update = None
+        with reporter.paused():
+            metrics = signals.attempt(training.validate, state.params) if validating else None
+            stopping = signals.received is not None
+            if metrics:
+                reporter.record_validation(step, metrics)
+                training.patience.add(metrics)
+                ended = broadcast_from_main(training.patience.ended)
+            # The first that holds: the checkpoint would be there without the others.
+            reasons = {"schedule": scheduled, "end": last, "patience": ended, "signal": stopping}
+            reason = next((word for word, holds in reasons.items() if holds), None)
+            if reason:
+                training.checkpoints.save(step, state, position, metrics, as_json(cfg), reason)
+                saved_at = time.monotonic()
         if stopping or ended:
             break
     if ended:

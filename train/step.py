@@ -73,7 +73,8 @@ def make_train_step(
       options: of the compiler; None for its own.
     """
 
-    def sums_and_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
+    def loss_and_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
+        # Of the sum over tokens, not the mean: the sums of microbatches can be added up.
         def loss_sum(params: dict) -> tuple[Array, Loss]:
             loss = objective.loss(params, batch, noise)
             return loss.loss_sum, loss
@@ -81,29 +82,38 @@ def make_train_step(
         (_, loss), gradient = jax.value_and_grad(loss_sum, has_aux=True)(params)
         return loss, gradient
 
-    def accumulated(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
+    def accumulate_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
         def add(total: tuple[Loss, dict], microbatch: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
             batch, rows_b = microbatch
-            sums = sums_and_gradient(params, batch, noise._replace(rows_b=rows_b))
+            # A row keeps its number in the whole batch, and so its dropout (section 5.4).
+            sums = loss_and_gradient(params, batch, noise._replace(rows_b=rows_b))
             return jax.tree.map(jnp.add, total, sums), None
 
         def split(x_b: Array) -> Array:
+            # (b, ..) -> (b / accumulate, accumulate, ..) -> (accumulate, b / accumulate, ..), for the scan
             rows = x_b.shape[0] // accumulate
             return x_b.reshape(rows, accumulate, *x_b.shape[1:]).swapaxes(0, 1)
 
         no_loss = Loss(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
         no_gradient = jax.tree.map(jnp.zeros_like, params)
         microbatches = jax.tree.map(split, (batch, noise.rows_b))
+        # One after the other: the activations of only one microbatch are in memory.
         total, _ = jax.lax.scan(add, (no_loss, no_gradient), microbatches)
         return total
 
     def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
-        gradient_of = sums_and_gradient if accumulate == 1 else accumulated
+        # Forward and backward, at the parameters themselves, unless the optimiser is schedule-free.
+        compute = loss_and_gradient if accumulate == 1 else accumulate_gradient
         point = gradient_point(state.params, state.opt_state)
-        loss, gradient = gradient_of(point, batch, noise_of(state, batch, key))
+        loss, gradient = compute(point, batch, noise_of(state, batch, key))
+        # Of the mean over the batch's tokens; where there is none it is 0, not NaN.
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
+
+        # Adam, at the rate of equation 3 (section 5.3), or what `config.optim` has in their place.
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
+
+        # What is reported. Segment 0 is padding.
         input_tokens = jnp.int32(0)
         for tokens in objective.tokens(batch):
             input_tokens += jnp.sum(tokens.segments_bt != 0, dtype=jnp.int32)

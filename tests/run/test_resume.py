@@ -167,7 +167,7 @@ def test_what_a_signal_left_makes_way_for_the_next(
         (folder / "_CHECKPOINT_METADATA").write_text(json.dumps(metadata | {"custom_metadata": {}}))
         checksums.write_sums(folder, checksums.read_sums(folder), ["_CHECKPOINT_METADATA"])
     with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
-        loop._resumed(cfg, tmp_path, checkpoints, 4, placed, mock.Mock(spec=Batches))
+        loop._restore(cfg, tmp_path, checkpoints, 4, placed, mock.Mock(spec=Batches))
         checkpoints.save(5, state(5), {}, None, {})
         checkpoints.wait()
         assert checkpoints.steps() == kept
