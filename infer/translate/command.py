@@ -15,7 +15,7 @@ from infer.options import decoding
 from infer.runs import as_one, open_runs
 from infer.translate.explain import explained
 from infer.translate.options import FULL_BATCH, Sampling
-from infer.translate.stream import Arriving, lines_of, prompted, translate_columns, translate_stream, write
+from infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
 from infer.translate.translator import Translator
 
 CHUNK = 1_000  # lines
@@ -49,26 +49,20 @@ def main(options: Any) -> None:
     if options.explain:
         source = explained(source, model_config, params, tokenizer, chosen, Path(options.explain))
     first = None if interactive or options.chunk else first_chunk(sys.stdout.fileno())
+    work: Lines | Columns
     if options.columns:
-        columns = [int(column) for column in options.columns]
-        outputs = translate_columns(
-            translator, params, source, columns, chunk, interactive=interactive, total=total, first=first
-        )
+        work = Columns(translator, params, [int(column) for column in options.columns])
     else:
-        outputs = translate_stream(
+        work = Lines(
             translator,
             params,
-            source,
-            chunk=chunk,
             nbest=options.nbest,
             scores=options.scores,
-            interactive=interactive,
             require=options.require,
             mbr=options.mbr,
             language=target_language(runs[0].config.data.train),
-            total=total,
-            first=first,
         )
+    outputs = translate_stream(work, source, chunk=chunk, first=first, total=total, interactive=interactive)
     write(outputs)
 
 

@@ -7,7 +7,8 @@ import select
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import IO, Any, ClassVar, NamedTuple
 
 from base.errors import UserError
 from base.numbers import counted
@@ -109,27 +110,92 @@ def formatted(translation: Translation, line: int, nbest: int, scores: bool) -> 
     return f"{best.text}\t{best.score:.6f}\n" if scores else f"{best.text}\n"
 
 
-def translate_stream(
-    translator: Translator,
-    params: Any,
-    source: Iterable[bytes],
-    *,
-    chunk: int,
-    nbest: int,
-    scores: bool,
-    interactive: bool = False,
-    require: str = "",
-    mbr: str = "",
-    language: str = "",
-    total: int | None = None,
-    first: int | None = None,
-) -> Iterator[bytes]:
-    """Yields the output for each chunk of the lines of `source`, `total` if known; `interactive` shows no progress.
+class Chunk(NamedTuple):
+    """Translated lines: the output, and of each text in them its line, from 1, and its translation."""
+
+    output: str
+    cells: list[tuple[int, str, Translation]]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Translates whole lines.
 
     With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
     metric of `infer.translate.consensus`, a line's only output is the consensus of its translations, in `language`.
+    """
+
+    translator: Translator
+    params: Any
+    nbest: int
+    scores: bool
+    require: str = ""
+    mbr: str = ""
+    language: str = ""
+    unit: ClassVar[str] = "of them text"
+
+    def translate(self, lines: list[str], first_line: int, report: Callable[[int], None]) -> Chunk:
+        """Translates lines, the first of which has the number `first_line`; `report` gets how many are done."""
+        texts, required = _with_required(lines, self.require)
+        translations = self.translator.translate(
+            self.params, texts, required=required, first_line=first_line, progress=report
+        )
+        nbest = self.nbest
+        if self.mbr:
+            translations = [agreed(translation, self.mbr, self.language) for translation in translations]
+            nbest = 1
+        numbers = range(first_line, first_line + len(lines))
+        outputs = [
+            formatted(translation, number - 1, nbest, self.scores)
+            for number, translation in zip(numbers, translations, strict=True)
+        ]
+        return Chunk("".join(outputs), list(zip(numbers, texts, translations, strict=True)))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Translates these columns, from 1, of tab-separated lines, and keeps the others."""
+
+    translator: Translator
+    params: Any
+    columns: Sequence[int]
+    unit: ClassVar[str] = "cells"
+
+    def translate(self, lines: list[str], first_line: int, report: Callable[[int], None]) -> Chunk:
+        """Translates lines as `Lines.translate` does, but reports nothing before all columns are done.
+
+        Raises:
+          UserError: a line has fewer columns.
+        """
+        rows = [line.split("\t") for line in lines]
+        _check_columns(rows, max(self.columns), first_line)
+        numbers = range(first_line, first_line + len(lines))
+        cells: list[tuple[int, str, Translation]] = []
+        for column in self.columns:
+            texts = [row[column - 1].removesuffix("\r") for row in rows]
+            translations = self.translator.translate(self.params, texts, first_line=first_line)
+            cells += zip(numbers, texts, translations, strict=True)
+            for row, translation in zip(rows, translations, strict=True):
+                row[column - 1] = translation.text.replace("\t", " ")
+        return Chunk("".join("\t".join(row) + "\n" for row in rows), cells)
+
+
+def translate_stream(
+    work: Lines | Columns,
+    source: Iterable[bytes],
+    *,
+    chunk: int,
+    first: int | None = None,
+    total: int | None = None,
+    interactive: bool = False,
+) -> Iterator[bytes]:
+    """Yields the output for each chunk of the lines of `source`, `total` if known; `interactive` shows no progress.
+
     `first` is the size of the first chunk, if it is another.
-    Of a line of text whose translation is empty, a note on stderr says why; of many such lines, how many they are.
+    Of a text whose translation is empty, a note on stderr says why; of many such texts, how many they are.
+
+    Raises:
+      UserError: a line is not UTF-8, is too long or cannot be translated; the lines before its chunk are yielded first.
     """
     done = 0
     empty = 0
@@ -140,25 +206,19 @@ def translate_stream(
 
     with Progress("translating", "lines", total=total, enabled=not interactive) as progress:
         for lines in chunks(source, chunk, first):
-            texts, required = _with_required(lines, require)
-            translations = translator.translate(params, texts, required=required, first_line=done + 1, progress=report)
-            if mbr:
-                translations = [agreed(translation, mbr, language) for translation in translations]
-            unknown += translator.tokenizer.unknown(texts)
-            shown = 1 if mbr else nbest
-            numbered = enumerate(translations, done)
-            outputs = [formatted(translation, line, shown, scores) for line, translation in numbered]
-            yield "".join(outputs).encode()
-            empty = _note_empty(texts, translations, done + 1, empty)
+            output, cells = work.translate(lines, done + 1, report)
+            yield output.encode()
+            unknown += work.translator.tokenizer.unknown([text for _, text, _ in cells])
+            empty = _note_empty(cells, empty)
             done += len(lines)
             progress.update(done)
-        without = f", {empty:,} of them text without a translation" if empty else ""
+        without = f", {empty:,} {work.unit} without a translation" if empty else ""
         progress.finish(f"{counted(done, 'lines')}{without}")
     note_unknown(unknown)
 
 
 def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Required]]:
-    """Returns the texts of lines, and what is required of their translations; see `translate_stream`."""
+    """Returns the texts of lines, and what is required of their translations; see `Lines`."""
     if not require:
         return [line.removesuffix("\r") for line in lines], []
     texts = []
@@ -173,12 +233,19 @@ def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Requ
     return texts, required
 
 
-def _note_empty(texts: list[str], translations: list[Translation], first_line: int, empty: int) -> int:
+def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:
+    """Raises a `UserError` unless each line has column `last`."""
+    for line, row in enumerate(rows, first_line):
+        if len(row) < last:
+            raise UserError(f"standard input, line {line}: {counted(len(row), 'columns')}; --columns names {last}")
+
+
+def _note_empty(cells: list[tuple[int, str, Translation]], empty: int) -> int:
     """Says on stderr why texts have no translation, of the first `EMPTY_NOTES` of them; returns how many there are.
 
     `empty` is how many there were before these.
     """
-    for line, (text, translation) in enumerate(zip(texts, translations, strict=True), first_line):
+    for line, text, translation in cells:
         if not is_blank(text) and not translation.text:
             empty += 1
             if empty <= EMPTY_NOTES:
@@ -190,53 +257,6 @@ def agreed(translation: Translation, metric: str, language: str) -> Translation:
     """Returns the consensus of the hypotheses alone, by a metric of `infer.translate.consensus`."""
     texts = [hypothesis.text for hypothesis in translation.hypotheses]
     return Translation((translation.hypotheses[consensus(texts, metric, language)],))
-
-
-def translate_columns(
-    translator: Translator,
-    params: Any,
-    source: Iterable[bytes],
-    columns: Sequence[int],
-    chunk: int,
-    *,
-    interactive: bool = False,
-    total: int | None = None,
-    first: int | None = None,
-) -> Iterator[bytes]:
-    """Yields chunks of tab-separated lines, of which these columns, from 1, are translated and the others kept.
-
-    `interactive`, `total` and `first` are those of `translate_stream`, and so are the notes on stderr.
-
-    Raises:
-      UserError: a line has fewer columns.
-    """
-    done = 0
-    empty = 0
-    unknown = 0
-    with Progress("translating", "lines", total=total, enabled=not interactive) as progress:
-        for lines in chunks(source, chunk, first):
-            rows = [line.split("\t") for line in lines]
-            _check_columns(rows, max(columns), done + 1)
-            for column in columns:
-                texts = [row[column - 1].removesuffix("\r") for row in rows]
-                translations = translator.translate(params, texts, first_line=done + 1)
-                unknown += translator.tokenizer.unknown(texts)
-                empty = _note_empty(texts, translations, done + 1, empty)
-                for row, translation in zip(rows, translations, strict=True):
-                    row[column - 1] = translation.text.replace("\t", " ")
-            yield "".join("\t".join(row) + "\n" for row in rows).encode()
-            done += len(lines)
-            progress.update(done)
-        without = f", {counted(empty, 'cells')} without a translation" if empty else ""
-        progress.finish(f"{counted(done, 'lines')}{without}")
-    note_unknown(unknown)
-
-
-def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:
-    """Raises a `UserError` unless each line has column `last`."""
-    for line, row in enumerate(rows, first_line):
-        if len(row) < last:
-            raise UserError(f"standard input, line {line}: {counted(len(row), 'columns')}; --columns names {last}")
 
 
 def why_empty(translation: Translation) -> str:

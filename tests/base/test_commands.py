@@ -18,7 +18,7 @@ import pytest
 
 import vaswani.__main__
 from infer.translate.command import CHUNK, first_chunk
-from infer.translate.stream import Arriving, chunks, prompted, translate_stream, why_empty
+from infer.translate.stream import Arriving, Columns, Lines, chunks, prompted, translate_stream, why_empty
 from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import tiny
 from tests.slow import slow_but
@@ -364,7 +364,7 @@ class Silent(Translator):
 
 def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     lines = prompted(io.BytesIO(b"a\nb\n"))
-    outputs = translate_stream(Silent(), {}, lines, chunk=1, nbest=1, scores=False, interactive=True)
+    outputs = translate_stream(Lines(Silent(), {}, 1, False), lines, chunk=1, interactive=True)
     next(outputs)
     assert capsys.readouterr().err == "> "
     assert len(list(outputs)) == 1
@@ -417,11 +417,24 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
 
 def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     text = io.BytesIO(b"a\n\n" + b"b\n" * 9)
-    list(translate_stream(Silent(), {}, text, chunk=4, nbest=1, scores=False))
+    list(translate_stream(Lines(Silent(), {}, 1, False), text, chunk=4))
     notes = capsys.readouterr().err.splitlines()
     assert notes[0].startswith("note: line 1: the translation is empty: the model's best output is to end at once")
     assert notes[1].startswith("note: line 3: ") and len(notes) == 6
     assert "11 lines, 10 of them text without a translation" in notes[-1]
+
+
+def test_cells_without_a_translation_are_explained_by_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    class SilentInColumns(Silent):
+        def translate(self, params, texts, *, first_line):
+            return super().translate(params, texts, first_line=first_line, progress=lambda rows: None, required=())
+
+    table = io.BytesIO(b"a\tx\tb\nc\ty\t\nd\tz\te\n")
+    outputs = translate_stream(Columns(SilentInColumns(), {}, [3, 1]), table, chunk=2)
+    assert b"".join(outputs) == b"\tx\t\n\ty\t\n\tz\t\n"
+    notes = capsys.readouterr().err.splitlines()
+    assert [note[:13] for note in notes[:-1]] == [f"note: line {line}:" for line in (1, 1, 2, 3, 3)]
+    assert "3 lines, 5 cells without a translation" in notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from infer.scores.bleu import Score
 from infer.scores.perplexity import line_log_probs
 from infer.translate.explain import beam_tree
 from infer.translate.options import Decoding
-from infer.translate.stream import translate_stream
+from infer.translate.stream import Lines, translate_stream
 from infer.translate.translator import Required, Translator, translate_one
 from tests import tiny
 from train import job, loop
@@ -256,9 +256,8 @@ def test_a_run_of_symbols_is_evaluated_translated_and_scored(
 
     capsys.readouterr()
     translator = Translator(run.model_config, run.tokenizer, decoding)
-    out = translate_stream(
-        translator, run.params, [b"thedog\n", b"th\xf0\x9f\x90\x95\n"], chunk=1, nbest=1, scores=False
-    )
+    work = Lines(translator, run.params, nbest=1, scores=False)
+    out = translate_stream(work, [b"thedog\n", b"th\xf0\x9f\x90\x95\n"], chunk=1)
     assert b"".join(out).decode().splitlines() == hypotheses
     assert capsys.readouterr().err.count("and so read as unknown: 1 symbol of the text\n") == 1
     forced = translator.translate(run.params, ["thedog"], required=[Required(prefix="t@@ h")])[0].hypotheses[0]

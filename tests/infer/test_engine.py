@@ -28,7 +28,7 @@ from infer.scores.perplexity import line_log_probs
 from infer.translate.consensus import METRICS, consensus
 from infer.translate.nbest import SEPARATOR, entry
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import _with_required, formatted, translate_columns, translate_stream
+from infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
 from infer.translate.translator import Hypothesis, Required, Translation, Translator
 from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
@@ -103,8 +103,8 @@ def test_tab_separated_requirements_and_consensus_reach_the_translator() -> None
             return super().translate(params, texts, first_line=first_line, progress=progress)
 
     recorder, source = Recorder(), io.BytesIO(b"a\tb c\td\ne\n")
-    options = {"chunk": 9, "nbest": 1, "scores": False, "mbr": "chrf"}
-    assert b"".join(translate_stream(recorder, {}, source, require="phrases", **options)) == b"A\nE\n"
+    work = Lines(recorder, {}, nbest=1, scores=False, require="phrases", mbr="chrf")
+    assert b"".join(translate_stream(work, source, chunk=9)) == b"A\nE\n"
     assert recorder.asked == [[Required(phrases=("b c", "d")), Required()], (1, ["a", "e"])]
 
 
@@ -202,12 +202,13 @@ def test_columns_are_translated_and_the_others_kept(capsys: pytest.CaptureFixtur
     table = b"id\ta\tb\n2\tc\td\n"
     translator = Quiet()
     translator.tokenizer = SimpleNamespace(unknown=len)
-    found = b"".join(translate_columns(translator, {}, io.BytesIO(table), [3, 2], 1, interactive=True))
+    columns = Columns(translator, {}, [3, 2])
+    found = b"".join(translate_stream(columns, io.BytesIO(table), chunk=1, interactive=True))
     assert found == b"id\tA\tB\n2\tC\tD\n"
     note = "note: not in the vocabulary, and so read as unknown: 4 symbols of the text\n"
     assert capsys.readouterr().err == note, "where lines are typed there is no bar"
     with pytest.raises(UserError, match="standard input, line 2: 1 column; --columns names 2"):
-        list(translate_columns(Quiet(), {}, io.BytesIO(b"a\tb\nc\n"), [2], 9))
+        list(translate_stream(Columns(Quiet(), {}, [2]), io.BytesIO(b"a\tb\nc\n"), chunk=9))
 
 
 def test_a_tab_in_a_translation_makes_no_column() -> None:
@@ -216,7 +217,7 @@ def test_a_tab_in_a_translation_makes_no_column() -> None:
             spaced = [text.replace(" ", "\t") for text in texts]
             return super().translate(params, spaced, first_line=first_line)
 
-    found = b"".join(translate_columns(Tabs(), {}, io.BytesIO(b"1\ta b c\tx\n"), [2], 1))
+    found = b"".join(translate_stream(Columns(Tabs(), {}, [2]), io.BytesIO(b"1\ta b c\tx\n"), chunk=1))
     assert found == b"1\tA B C\tx\n"
 
 

@@ -18,11 +18,12 @@ from data.tokenizer import Tokenizer
 from infer.translate.options import Decoding, Sampling
 from infer.translate.stream import (
     Arriving,
+    Columns,
+    Lines,
     _with_required,
     chunks,
     formatted,
     lines_of,
-    translate_columns,
     translate_stream,
 )
 from infer.translate.translator import Hypothesis, Required, Translation, Translator
@@ -53,7 +54,7 @@ def command(*arguments):
 
 def filtered(source, *, chunk=2, nbest=1, scores=False):
     echo = Echo()
-    outputs = translate_stream(echo, {}, io.BytesIO(source), chunk=chunk, nbest=nbest, scores=scores)
+    outputs = translate_stream(Lines(echo, {}, nbest, scores), io.BytesIO(source), chunk=chunk)
     return b"".join(outputs), echo.asked
 
 
@@ -71,7 +72,7 @@ def test_a_carriage_return_before_the_line_feed_is_no_text_as_in_a_corpus():
     texts, (wanted,) = _with_required(["a\tb\tc\r"], "phrases")
     assert (texts, wanted) == (["a"], Required(phrases=("b", "c")))
     echo = Echo()
-    written = b"".join(translate_columns(echo, {}, io.BytesIO(b"a\tb\r\n"), (2,), 5))
+    written = b"".join(translate_stream(Columns(echo, {}, (2,)), io.BytesIO(b"a\tb\r\n"), chunk=5))
     assert written == b"a\tB\n" and echo.asked == [(1, ["b"])]
 
 
@@ -93,7 +94,7 @@ def test_progress_stays_off_standard_output(capsys):
 
 
 def test_invalid_utf8_names_the_line_and_keeps_the_lines_before():
-    outputs = translate_stream(Echo(), {}, io.BytesIO(b"a\nb\nc\nd\xff\ne\n"), chunk=2, nbest=1, scores=False)
+    outputs = translate_stream(Lines(Echo(), {}, 1, False), io.BytesIO(b"a\nb\nc\nd\xff\ne\n"), chunk=2)
     assert [next(outputs), next(outputs)] == [b"A\nB\n", b"C\n"]
     with pytest.raises(UserError, match=r"standard input, line 4: not UTF-8 \(byte 0xff at column 2\)"):
         next(outputs)
@@ -101,7 +102,7 @@ def test_invalid_utf8_names_the_line_and_keeps_the_lines_before():
 
 def test_each_chunk_is_answered_before_the_next_is_read():
     source = io.BytesIO(b"a\nb\n")
-    outputs = translate_stream(Echo(), {}, source, chunk=1, nbest=1, scores=False)
+    outputs = translate_stream(Lines(Echo(), {}, 1, False), source, chunk=1)
     assert next(outputs) == b"A\n"
     assert source.tell() == 2
 
@@ -139,7 +140,7 @@ def test_a_real_translator_fits_the_filter(tmp_path):
     config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
     translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=1))
     params = init_params(config, jax.random.key(0))
-    (output,) = translate_stream(translator, params, [b"dog\n", b"\n", b"cat\n"], chunk=9, nbest=1, scores=True)
+    (output,) = translate_stream(Lines(translator, params, 1, True), [b"dog\n", b"\n", b"cat\n"], chunk=9)
     lines = output.decode().split("\n")
     assert len(lines) == 4 and lines[1] == "\t0.000000" and lines[3] == ""
 

@@ -9,7 +9,7 @@ import pytest
 from infer.runs import Run, open_run
 from infer.translate import command
 from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import translate_stream
+from infer.translate.stream import Lines, translate_stream
 from infer.translate.translator import Translator
 from tests import commands, tiny
 
@@ -71,16 +71,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def translated(run: Run, case: Case) -> str:
     """Returns what the translator of a case writes."""
     translator = Translator(run.model_config, run.tokenizer, case.decoding, max_input=case.max_input)
-    outputs = translate_stream(
+    work = Lines(
         translator,
         run.params,
-        case.text.encode().splitlines(keepends=True),
-        chunk=9,
         nbest=case.nbest,
         scores=case.scores,
         require=case.require,
         mbr=case.mbr,
     )
+    outputs = translate_stream(work, case.text.encode().splitlines(keepends=True), chunk=9)
     return b"".join(outputs).decode()
 
 
