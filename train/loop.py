@@ -284,7 +284,8 @@ def _validate_if_interrupted(training: Training, params: dict, step: int) -> Non
         if not is_recorded:
             training.reporter.record_validation(step, metrics)
             training.patience.add(metrics)
-        if broadcast_from_main(training.patience.ended):  # for which the checkpoint would have been saved anyway
+        ended = broadcast_from_main(training.patience.ended)
+        if ended and training.checkpoints.reason(step) == "signal":  # uninterrupted, patience would have saved it
             training.checkpoints.set_reason(step, "patience")
         training.checkpoints.add_metrics(step, metrics)
 
