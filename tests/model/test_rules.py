@@ -191,6 +191,16 @@ def test_groups_that_do_not_divide_the_beam_are_refused(model_and_oracle):
         diverse_search(model, params, jnp.asarray(ROWS), beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)
 
 
+def test_an_output_may_end_as_soon_as_it_has_its_least_length() -> None:
+    logits_bmv = jnp.zeros((1, 1, 5))
+    ids_bmt = jnp.full((1, 1, 4), 4)
+    may_end = []
+    for step in range(4):
+        edited_bmv = Rules(min_length=2).edit(logits_bmv, ids_bmt, jnp.int32(step), jnp.array([9]))
+        may_end.append(bool(edited_bmv[0, 0, EOS] == 0))
+    assert may_end == [False, False, True, True]
+
+
 def test_of_phrases_that_begin_alike_one_is_open_in_a_bank() -> None:
     phrases_bcl = jnp.array([[[6, 3], [6, 5]]], jnp.int32)
     ids_bmt = jnp.array([[[6, 0, 0]]], jnp.int32)
