@@ -1,5 +1,6 @@
 """The optimisers besides Adam: updates written out in NumPy, resumption to the same bits, sharding, what is refused."""
 
+import math
 import shutil
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,13 @@ from train.check import check
 from train.optim import optimizer
 
 NAMES = ("muon", "ademamix", "adafactor", "schedule_free_adamw")
-SHAPES = {"wq": (4, 2, 3), "wo": (2, 3, 4), "w1": (4, 6), "b1": (6,), "embed": (130, 128)}
+SHAPES = {
+    **{"wq": (4, 2, 3), "wo": (2, 3, 4), "w1": (4, 6), "b1": (6,), "embed": (130, 128)},
+    **{"wx": (2, 4, 4, 3), "kernel": (3, 4, 2, 5)},
+}
+# Of Muon's matrices: each letter an axis, the inputs before the dash, the outputs after it; others count matrices.
+MATRICES = {"wq": ("dhk", "d-hk"), "wo": ("hed", "he-d"), "w1": ("df", "d-f"), "wx": ("rdge", "d-e")}
+MATRICES["kernel"] = ("wdge", "wd-e")
 STEPS = 5
 RATE = 0.01
 
@@ -72,19 +79,33 @@ def mean(state: dict[str, Any], name: str, decay: float, new: np.ndarray) -> np.
 
 def muon(cfg: ConfigDict, name: str, x: np.ndarray, g: np.ndarray, state: dict[str, Any], step: int) -> np.ndarray:
     """Jordan et al. 2024 with the scale of Liu et al. 2025, equation 4; Adam with Nesterov's momentum (Dozat 2016)."""
-    matrix = {"wq": (4, 6), "wo": (6, 4), "w1": (4, 6)}.get(name)
-    decay = 0.95 if matrix else cfg.b1
+    decay = 0.95 if name in MATRICES else cfg.b1
     m = mean(state, "m", decay, g)
     nesterov = decay * m / (1 - decay ** (step + 1)) + (1 - decay) * g / (1 - decay**step)
-    if not matrix:
+    if name not in MATRICES:
         v = mean(state, "v", cfg.b2, g**2) / (1 - cfg.b2**step)
         return nesterov / (np.sqrt(v) + cfg.eps)
-    y = nesterov.reshape(matrix)
-    y = y / np.linalg.norm(y)
-    for _ in range(5):
-        square = y @ y.T
-        y = 3.4445 * y + (-4.775 * square + 2.0315 * square @ square) @ y
-    return 0.2 * np.sqrt(max(matrix)) * y.reshape(x.shape) + cfg.weight_decay * x
+    return orthogonal(name, nesterov) + cfg.weight_decay * x
+
+
+def orthogonal(name: str, nesterov: np.ndarray) -> np.ndarray:
+    """Returns every matrix with singular values of about 1, times 0.2 and the root of its longer side."""
+    axes, of_matrix = MATRICES[name]
+    inputs, outputs = of_matrix.split("-")
+    counted = [axis for axis in axes if axis not in of_matrix]
+    order = [axes.index(axis) for axis in (*counted, *inputs, *outputs)]
+    moved = nesterov.transpose(order)
+    rows = math.prod(nesterov.shape[axes.index(axis)] for axis in inputs)
+    columns = math.prod(nesterov.shape[axes.index(axis)] for axis in outputs)
+    matrices = moved.reshape(-1, rows, columns)
+    found = []
+    for y in matrices:
+        y = y / np.linalg.norm(y)
+        for _ in range(5):
+            square = y @ y.T
+            y = 3.4445 * y + (-4.775 * square + 2.0315 * square @ square) @ y
+        found.append(0.2 * np.sqrt(max(rows, columns)) * y)
+    return np.stack(found).reshape(moved.shape).transpose(np.argsort(order))
 
 
 def ademamix(cfg: ConfigDict, name: str, x: np.ndarray, g: np.ndarray, state: dict[str, Any], step: int) -> np.ndarray:
