@@ -125,13 +125,15 @@ def test_only_two_reductions_read_the_logits() -> None:
 
 
 def test_in_bfloat16_the_gradient_of_the_logits_is_bfloat16_and_the_sums_float32() -> None:
-    def operands(jaxpr: Any) -> list[str]:
-        inside = [dtype for e in jaxpr.eqns for inner in jaxprs_in_params(e.params) for dtype in operands(inner)]
-        products = [e for e in jaxpr.eqns if e.primitive.name == "dot_general"]
-        return inside + [str(v.aval.dtype) for e in products for v in e.invars]
+    def products(jaxpr: Any) -> list[Any]:
+        inside = [product for e in jaxpr.eqns for inner in jaxprs_in_params(e.params) for product in products(inner)]
+        return inside + [e for e in jaxpr.eqns if e.primitive.name == "dot_general"]
 
     gradient = jax.grad(lambda *a: softmax_cross_entropy(*a, 0.1, 0).loss_sum, (0, 1))
-    assert operands(jax.make_jaxpr(gradient)(*factors(jnp.bfloat16)).jaxpr) == ["bfloat16"] * 6
+    found_products = products(jax.make_jaxpr(gradient)(*factors(jnp.bfloat16)).jaxpr)
+    assert [str(v.aval.dtype) for e in found_products for v in e.invars] == ["bfloat16"] * 6
+    # Of the logits, of the matrix's gradient, to which every chunk adds, and of that by the hidden states.
+    assert [str(v.aval.dtype) for e in found_products for v in e.outvars] == ["float32", "float32", "bfloat16"]
     arguments = factors(jnp.bfloat16)
     (_, exact), expected = mean_and_gradients(definition, arguments[0].astype(jnp.float32), *arguments[1:], 0.1)
     (_, loss), found = mean_and_gradients(softmax_cross_entropy, *arguments, 0.1, 6)
