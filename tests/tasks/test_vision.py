@@ -17,7 +17,7 @@ import infer.attention.patches
 from base.errors import UserError
 from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images
-from data.pipeline import ProcessShard
+from data.pipeline import ALL_ROWS, ProcessShard
 from infer.attention.patches import draw, patch_weights
 from infer.evaluate import predictions as evaluation
 from infer.runs import Run, open_run
@@ -157,6 +157,13 @@ def test_processes_share_a_batch_and_validation_reads_all_once() -> None:
     (whole,) = evaluation_batches(numbered(7), 8)
     shards = [ProcessShard(part, part + 1, 2, 2) for part in (0, 1)]
     halves = [next(iter(evaluation_batches(numbered(7), 8, shard))) for shard in shards]
+    jax.tree.map(lambda all_b, *parts: np.testing.assert_array_equal(all_b, np.concatenate(parts)), whole, *halves)
+    shifted = []
+    for shard in (ALL_ROWS, *shards):
+        batches = ImageBatches(numbered(10), 8, seed=1, shift=1, shard=shard)
+        shifted.append(next(batches))
+        batches.close()
+    whole, *halves = shifted
     jax.tree.map(lambda all_b, *parts: np.testing.assert_array_equal(all_b, np.concatenate(parts)), whole, *halves)
     read = list(evaluation_batches(numbered(10), 4))
     assert np.concatenate([one.labels_b[one.real_b > 0] for one in read]).tolist() == list(range(10))
