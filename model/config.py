@@ -221,7 +221,7 @@ class ModelConfig:
         if self.prefix != "none" and (not can_mask_a_prefix or self.encoding.limit):
             raise ValueError(
                 f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
-                "and positions other than learned"
+                "and model.positions other than learned"
             )
 
     def _check_recurrent(self) -> None:
