@@ -1,99 +1,48 @@
-"""The parameters' names in fairseq's Transformer and its descendants in transformers: Marian, Pegasus and BART.
+"""The parameters of fairseq's Transformer and of its descendants in transformers: Marian, Pegasus and BART.
 
-They store a matrix as [out, in], all heads side by side, and have biases everywhere. Where their sinusoids are sines
-and then cosines, and ours interleaved (section 3.5), the axis of d_model is permuted by `order`.
+They have biases everywhere. Where their sinusoids are sines and then cosines, and ours interleaved (section 3.5), the
+axis of d_model is permuted.
 """
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-_NORMS = {
-    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
-    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-}
+from infer.convert.table import Row, rows
+
+_LAYERS = """
+{side}.layers.{n}.self_attn.{q,k}_proj.weight     {side}/layer_{n}/self_attention/w{q,k}    hk d
+{side}.layers.{n}.self_attn.{q,k}_proj.bias       {side}/layer_{n}/self_attention/b{q,k}    hk
+{side}.layers.{n}.self_attn.v_proj.weight         {side}/layer_{n}/self_attention/wv        he d
+{side}.layers.{n}.self_attn.v_proj.bias           {side}/layer_{n}/self_attention/bv        he
+{side}.layers.{n}.self_attn.out_proj.weight       {side}/layer_{n}/self_attention/wo        d he
+{side}.layers.{n}.self_attn.out_proj.bias         {side}/layer_{n}/self_attention/bo        d
+decoder.layers.{n}.encoder_attn.{q,k}_proj.weight decoder/layer_{n}/cross_attention/w{q,k}  hk d
+decoder.layers.{n}.encoder_attn.{q,k}_proj.bias   decoder/layer_{n}/cross_attention/b{q,k}  hk
+decoder.layers.{n}.encoder_attn.v_proj.weight     decoder/layer_{n}/cross_attention/wv      he d
+decoder.layers.{n}.encoder_attn.v_proj.bias       decoder/layer_{n}/cross_attention/bv      he
+decoder.layers.{n}.encoder_attn.out_proj.weight   decoder/layer_{n}/cross_attention/wo      d he
+decoder.layers.{n}.encoder_attn.out_proj.bias     decoder/layer_{n}/cross_attention/bo      d
+{side}.layers.{n}.fc1.weight                      {side}/layer_{n}/feed_forward/w1          f d
+{side}.layers.{n}.fc1.bias                        {side}/layer_{n}/feed_forward/b1          f
+{side}.layers.{n}.fc2.weight                      {side}/layer_{n}/feed_forward/w2          d f
+{side}.layers.{n}.fc2.bias                        {side}/layer_{n}/feed_forward/b2          d
+{side}.layers.{n}.self_attn_layer_norm.{weight,bias}      {side}/layer_{n}/norm_1/{scale,bias}   d
+encoder.layers.{n}.final_layer_norm.{weight,bias}         encoder/layer_{n}/norm_2/{scale,bias}  d
+decoder.layers.{n}.encoder_attn_layer_norm.{weight,bias}  decoder/layer_{n}/norm_2/{scale,bias}  d
+decoder.layers.{n}.final_layer_norm.{weight,bias}         decoder/layer_{n}/norm_3/{scale,bias}  d
+"""
+_FINAL_NORMS = "{side}.layer_norm.{weight,bias}  {side}/final_norm/{scale,bias}  d"
 
 
-class Entry(NamedTuple):
-    """One parameter: its name in their file, its path in ours, and which axis of theirs is d_model (None: neither)."""
-
-    name: str
-    path: str
-    axis: int | None
-
-
-def entries(N: int, norm: str) -> list[Entry]:
+def stacks(N: int, norm: str) -> list[Row]:
     """Returns the parameters of both stacks; embeddings and positions are not among them."""
-    stacks: list[Entry] = []
-    for side in _NORMS:
-        for n in range(N):
-            stacks += _layer(side, f"{side}.layers.{n}", f"{side}/layer_{n}")
-        if norm == "pre":
-            stacks += _norm(f"{side}.layer_norm", f"{side}/final_norm")
-    return stacks
-
-
-def _layer(side: str, name: str, path: str) -> list[Entry]:
-    """Returns the parameters of one layer."""
-    layer = _attention(f"{name}.self_attn", f"{path}/self_attention")
-    if side == "decoder":
-        layer += _attention(f"{name}.encoder_attn", f"{path}/cross_attention")
-    layer += [
-        Entry(f"{name}.fc1.weight", f"{path}/feed_forward/w1", 1),
-        Entry(f"{name}.fc1.bias", f"{path}/feed_forward/b1", None),
-        Entry(f"{name}.fc2.weight", f"{path}/feed_forward/w2", 0),
-        Entry(f"{name}.fc2.bias", f"{path}/feed_forward/b2", 0),
-    ]
-    for number, norm_name in enumerate(_NORMS[side], 1):
-        layer += _norm(f"{name}.{norm_name}", f"{path}/norm_{number}")
-    return layer
-
-
-def _attention(name: str, path: str) -> list[Entry]:
-    """Returns the projections of one attention: of q, k and v from d_model, and of the output to it."""
-    attention: list[Entry] = []
-    for letter in "qkv":
-        attention.append(Entry(f"{name}.{letter}_proj.weight", f"{path}/w{letter}", 1))
-        attention.append(Entry(f"{name}.{letter}_proj.bias", f"{path}/b{letter}", None))
-    attention.append(Entry(f"{name}.out_proj.weight", f"{path}/wo", 0))
-    attention.append(Entry(f"{name}.out_proj.bias", f"{path}/bo", 0))
-    return attention
-
-
-def norms(side: str) -> tuple[str, ...]:
-    """Returns the names of a layer's norms in the order of its sub-layers; `side` is encoder or decoder."""
-    return _NORMS[side]
-
-
-def _norm(name: str, path: str) -> list[Entry]:
-    return [Entry(f"{name}.weight", f"{path}/scale", 0), Entry(f"{name}.bias", f"{path}/bias", 0)]
+    return rows(_LAYERS + _FINAL_NORMS if norm == "pre" else _LAYERS, N)
 
 
 def sines_first(d_model: int) -> np.ndarray:
     """Returns `order`: the index in our d_model axis of each entry of theirs."""
     return np.concatenate([np.arange(0, d_model, 2), np.arange(1, d_model, 2)])
-
-
-def their_shape(entry: Entry, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape there of one of our parameters of this shape."""
-    size = math.prod(shape)
-    if not entry.path.rpartition("/")[2].startswith("w"):
-        return (size,)
-    inputs = math.prod(shape[:2]) if entry.path.endswith("/wo") else shape[0]
-    return size // inputs, inputs
-
-
-def to_theirs(array: np.ndarray, entry: Entry, order: np.ndarray) -> np.ndarray:
-    """Returns one of our parameters in their shape and order."""
-    array = array.reshape(their_shape(entry, array.shape)[::-1]).T
-    return np.ascontiguousarray(array if entry.axis is None else np.take(array, order, entry.axis))
-
-
-def to_ours(array: np.ndarray, entry: Entry, order: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns one of their parameters, of `their_shape`, in our `shape` and order."""
-    array = array if entry.axis is None else np.take(array, np.argsort(order), entry.axis)
-    return np.ascontiguousarray(array.T).reshape(shape)
 
 
 def without_zero_biases(params: dict[str, Any]) -> dict[str, Any]:

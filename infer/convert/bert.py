@@ -8,10 +8,12 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from configs.common import default
 from data.imported import WordPiece
-from infer.convert.folders import Imported
+from infer.convert import table
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import ACTIVATION, EPSILON, OUR_ACTIVATIONS, SIZE, head_width, obey, require
-from infer.convert.vocabulary import check_rows, our_rows, read_tokenizer
+from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
+from model.config import ModelConfig
 
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
 _FIXED: dict[str, Any] = {
@@ -21,6 +23,27 @@ _FIXED: dict[str, Any] = {
     "position_embedding_type": "absolute",
 }
 _RULES = {**dict.fromkeys((*_SIZES, "vocab_size"), SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
+_TABLE = """
+embeddings.word_embeddings.weight=cls.predictions.decoder.weight       embed                  v d
+embeddings.position_embeddings.weight                                  positions              l d
+embeddings.LayerNorm.{weight,bias}                                     embed_norm/{scale,bias}  d
+encoder.layer.{n}.attention.self.{query,key}.weight          encoder/layer_{n}/self_attention/w{q,k}  hk d
+encoder.layer.{n}.attention.self.{query,key}.bias            encoder/layer_{n}/self_attention/b{q,k}  hk
+encoder.layer.{n}.attention.self.value.weight                encoder/layer_{n}/self_attention/wv      he d
+encoder.layer.{n}.attention.self.value.bias                  encoder/layer_{n}/self_attention/bv      he
+encoder.layer.{n}.attention.output.dense.weight              encoder/layer_{n}/self_attention/wo      d he
+encoder.layer.{n}.attention.output.dense.bias                encoder/layer_{n}/self_attention/bo      d
+encoder.layer.{n}.attention.output.LayerNorm.{weight,bias}   encoder/layer_{n}/norm_1/{scale,bias}    d
+encoder.layer.{n}.intermediate.dense.weight                  encoder/layer_{n}/feed_forward/w1        f d
+encoder.layer.{n}.intermediate.dense.bias                    encoder/layer_{n}/feed_forward/b1        f
+encoder.layer.{n}.output.dense.weight                        encoder/layer_{n}/feed_forward/w2        d f
+encoder.layer.{n}.output.dense.bias                          encoder/layer_{n}/feed_forward/b2        d
+encoder.layer.{n}.output.LayerNorm.{weight,bias}             encoder/layer_{n}/norm_2/{scale,bias}    d
+cls.predictions.transform.dense.weight                       head_w                                   D d
+cls.predictions.transform.dense.bias                         head_b                                   d
+cls.predictions.transform.LayerNorm.{weight,bias}            head_norm/{scale,bias}                   d
+cls.predictions.bias=cls.predictions.decoder.bias            softmax_b                                v
+"""
 _IGNORED = (
     r"embeddings\.position_ids",  # 0, 1, 2, ..., saved by older versions
     # What predicts the next sentence, which a masked language model is trained with, and has no use for.
@@ -41,11 +64,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     path = folder / "config.json"
     obey(path, sizes, _RULES)
     require(path, sizes, _FIXED)
-    d = sizes["hidden_size"]
-    h = sizes["num_attention_heads"]
     cfg = default()
     cfg.task = "masked_lm"
-    set_encoder(cfg, sizes, head_width(path, d, h))
+    set_encoder(cfg, path, sizes)
     cfg.model.scale_embeddings = False
     cfg.model.max_positions = sizes["max_position_embeddings"]
     inner = read_tokenizer(folder, "BertTokenizer", "vocab.txt")
@@ -53,15 +74,19 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     # [UNK] is an ordinary token here, but without it the tokenizer cannot read a word that it has no pieces for.
     if None in (*special.values(), inner.token_to_id("[UNK]")):
         raise UserError(f"{folder}: its vocabulary lacks one of {', '.join(_SPECIALS.values())}, [UNK]")
-    params = parameters(weights, cfg.model.N, h, d)
+    params = parameters(weights, cfg.model)
     rows = our_rows(path, sizes["vocab_size"], **special)
-    check_rows(folder, params["embed"], rows)
-    params |= {name: params[name][rows] for name in ("embed", "softmax_b")}
+    params = with_our_rows(folder, params, rows)
     return Imported(folder, cfg, WordPiece.of(inner, rows, str(folder)), params)
 
 
-def set_encoder(cfg: ConfigDict, sizes: dict[str, Any], width: int) -> None:
-    """Sets in `cfg.model` what the encoders of BERT and ViT have in common; a head is of this width."""
+def set_encoder(cfg: ConfigDict, path: Path, sizes: dict[str, Any]) -> None:
+    """Sets in `cfg.model` what the encoders of BERT and ViT have in common.
+
+    Raises:
+      UserError: the heads do not divide the model; the message begins with `path`.
+    """
+    width = head_width(path, sizes["hidden_size"], sizes["num_attention_heads"])
     cfg.model.N = sizes["num_hidden_layers"]
     cfg.model.d_model = sizes["hidden_size"]
     cfg.model.d_ff = sizes["intermediate_size"]
@@ -74,31 +99,19 @@ def set_encoder(cfg: ConfigDict, sizes: dict[str, Any], width: int) -> None:
     cfg.model.positions = "learned"
 
 
-def parameters(weights: Weights, N: int, h: int, d: int) -> dict[str, Any]:
+def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:
     """Returns BERT's weights under our names and in our shapes; ids are still its own.
 
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(_modern)
-    weights.check_layers(N)
-    head = "cls.predictions.transform"
-    copies = ["embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"]
-    embed = weights.take_tied(copies, -1, d)
-    types = weights.take("embeddings.token_type_embeddings.weight", -1, d)
-    norms = ("attention.output.LayerNorm", "output.LayerNorm")
-    params = {
-        "embed": embed,
-        "positions": weights.take("embeddings.position_embeddings.weight", -1, d) + types[:1],
-        "embed_norm": weights.take_norm("embeddings.LayerNorm", d),
-        "encoder": layers(weights, N, h, d, "attention.self", norms),
-        "head_w": weights.take(f"{head}.dense.weight", d, d).T,
-        "head_b": weights.take(f"{head}.dense.bias", d),
-        "head_norm": weights.take_norm(f"{head}.LayerNorm", d),
-        "softmax_b": weights.take_tied(["cls.predictions.bias", "cls.predictions.decoder.bias"], len(embed)),
-    }
+    weights.check_layers(config.N)
+    params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
+    types = weights.take("embeddings.token_type_embeddings.weight", -1, config.d_model)
+    params["positions"] = params["positions"] + types[0]
     weights.check_all_read(_IGNORED)
-    return params
+    return nested(params)
 
 
 def _modern(name: str) -> str:
@@ -107,48 +120,3 @@ def _modern(name: str) -> str:
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name.removeprefix("bert.")
-
-
-def layers(weights: Weights, N: int, h: int, d: int, inner: str, norms: tuple[str, str]) -> dict[str, Any]:
-    """Returns the layers of an encoder of width d with the names of BERT's or ViT's.
-
-    `inner` is where a layer's queries, keys and values are, `norms` the norms of its two sub-layers.
-    """
-    params = {}
-    for n in range(N):
-        layer = f"encoder.layer.{n}"
-        params[f"layer_{n}"] = {
-            "self_attention": _attention(weights, layer, h, d, inner),
-            "feed_forward": _feed_forward(weights, layer, d),
-        }
-        for number, name in enumerate(norms, 1):
-            params[f"layer_{n}"][f"norm_{number}"] = weights.take_norm(f"{layer}.{name}", d)
-    return params
-
-
-def _attention(weights: Weights, layer: str, h: int, d: int, inner: str) -> dict[str, Any]:
-    """Returns the parameters of a layer's attention."""
-    output = f"{layer}.attention.output.dense"
-    params = {
-        "wo": weights.take(f"{output}.weight", d, d).T.reshape(h, -1, d),
-        "bo": weights.take(f"{output}.bias", d),
-    }
-    for name in ("query", "key", "value"):
-        projection = f"{layer}.{inner}.{name}"
-        params[f"w{name[0]}"] = weights.take(f"{projection}.weight", d, d).T.reshape(d, h, -1)
-        params[f"b{name[0]}"] = weights.take(f"{projection}.bias", d).reshape(h, -1)
-    return params
-
-
-def _feed_forward(weights: Weights, layer: str, d: int) -> dict[str, Any]:
-    """Returns the parameters of a layer's feed-forward part."""
-    first = f"{layer}.intermediate.dense"
-    second = f"{layer}.output.dense"
-    w1_fd = weights.take(f"{first}.weight", -1, d)
-    f = len(w1_fd)
-    return {
-        "w1": w1_fd.T,
-        "b1": weights.take(f"{first}.bias", f),
-        "w2": weights.take(f"{second}.weight", d, f).T,
-        "b2": weights.take(f"{second}.bias", d),
-    }

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -13,15 +12,12 @@ from base.errors import UserError, shown
 from base.files import read_bytes
 from configs.common import default
 from data.imported import MosesBpe
-from infer.convert import pytorch
-from infer.convert.bart_names import entries, norms, their_shape, to_ours, without_zero_biases
+from infer.convert import pytorch, table
+from infer.convert.bart_names import stacks, without_zero_biases
 from infer.convert.folders import Imported, nested
 from infer.convert.settings import BOOL, SIZE, Rule, activation_of, head_width, obey, require
-from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
+from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from infer.convert.weights import Weights
-from model.transformer import init_params
-from run.folder import model_config
-from run.parameters import named
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
@@ -61,6 +57,21 @@ _DEFAULTS: dict[str, Any] = {
     "decoder_normalize_before": False,
 }
 _SIDES = ("encoder", "decoder")
+# The names of a layer's norms today, by their numbers in old files.
+_NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+_TIED = "decoder.embed_tokens.weight=encoder.embed_tokens.weight=decoder.output_projection.weight  embed  v d"
+_SHARED_SOFTMAX = """
+encoder.embed_tokens.weight                                    source_embed  v d
+decoder.embed_tokens.weight=decoder.output_projection.weight  target_embed  v d
+"""
+_UNTIED = """
+encoder.embed_tokens.weight       source_embed  v d
+decoder.embed_tokens.weight       target_embed  v d
+decoder.output_projection.weight  softmax       v d
+"""
 _LANGUAGES = ("source_lang", "target_lang")
 _PER_SIDE = {
     "layers": SIZE,
@@ -130,7 +141,7 @@ def read(path: Path) -> Imported:
     words = _dictionary(path.parent, languages)
     rows = our_rows(path.parent, len(words), pad=PAD, start=EOS, eos=EOS, unk=UNK)
     weights = modern(path, pytorch.arrays(state["model"], path))
-    params = _params(config, weights, rows, settings["share_decoder_input_output_embed"])
+    params = _params(path, config, weights, rows, settings["share_decoder_input_output_embed"])
     codes = _codes(path.parent)
     tokenizer = MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _lines(codes), languages, str(codes))
     return Imported(path, config, tokenizer, params)
@@ -220,7 +231,7 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
             if part_name != name and part_name in arrays:
                 raise UserError(f"{source}: {shown(name)} and {shown(part_name)} are the same weight")
             unstacked[part_name] = part
-    renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(norms(side))}
+    renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(_NORMS[side])}
 
     def today(name: str) -> str:
         layer, numbered, last = name.partition(".layer_norms.")
@@ -251,39 +262,27 @@ def sinusoids(positions: int, d_model: int) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, d_model % 2))).astype(np.float32)
 
 
-def _params(config: ConfigDict, weights: Weights, rows: list[int], shared_softmax: bool) -> dict[str, Any]:
+def _params(path: Path, config: ConfigDict, weights: Weights, rows: list[int], shared_softmax: bool) -> dict[str, Any]:
     """Returns our parameters, and turns off in `config.model` the biases that are all zero."""
-    weights.check_layers(config.model.N)
-    model = model_config(config, len(rows))
-    shapes = named(jax.eval_shape(lambda key: init_params(model, key), jax.random.key(0)))
-    table_ld = sinusoids(model.max_positions, model.d_model)
-    params = {
-        "output_bias": bias_of_copies(rows),
-        "source_positions": table_ld,
-        "target_positions": table_ld.copy(),
-    }
-    source = "encoder.embed_tokens.weight"
-    target = "decoder.embed_tokens.weight"
-    softmax = "decoder.output_projection.weight"
-    size = (max(rows) + 1, model.d_model)
+    model = config.model
+    weights.check_layers(model.N)
+    embeddings = _UNTIED
     if model.tie_embeddings:
-        params["embed"] = weights.take_tied((target, source, softmax), *size)[rows]
+        embeddings = _TIED
     elif shared_softmax:
-        params["source_embed"] = weights.take(source, *size)[rows]
-        params["target_embed"] = weights.take_tied((target, softmax), *size)[rows]
-        params["softmax"] = params["target_embed"]
-    else:
-        params["source_embed"] = weights.take(source, *size)[rows]
-        params["target_embed"] = weights.take(target, *size)[rows]
-        params["softmax"] = weights.take(softmax, *size)[rows]
-    order = np.arange(model.d_model)
-    for entry in entries(model.N, model.norm):
-        shape = shapes[entry.path].shape
-        array = weights.take(entry.name, *their_shape(entry, shape))
-        params[entry.path] = to_ours(array, entry, order, shape)
+        embeddings = _SHARED_SOFTMAX
+    sizes = table.sizes_of(model) | {"v": max(rows) + 1}
+    params = table.read(weights, table.rows(embeddings, model.N) + stacks(model.N, model.norm), sizes)
     weights.check_all_read(_IGNORED)
+
+    params = with_our_rows(path, params, rows)
+    if "target_embed" in params:
+        params.setdefault("softmax", params["target_embed"])
+    for side in ("source", "target"):
+        params[f"{side}_positions"] = sinusoids(model.max_positions, model.d_model)
+    params["output_bias"] = bias_of_copies(rows)
     params = without_zero_biases(params)
-    config.model.biases = any(name.endswith("/bq") for name in params)
+    model.biases = any(name.endswith("/bq") for name in params)
     return nested(params)
 
 

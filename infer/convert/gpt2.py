@@ -8,10 +8,12 @@ from ml_collections import ConfigDict
 from base.ids import BOS
 from configs.common import default
 from data.imported import ByteLevel
-from infer.convert.folders import Imported
+from infer.convert import table
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import ACTIVATION, BOOL, EPSILON, ID, OUR_ACTIVATIONS, SIZE, head_width, obey, require
-from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
+from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
+from model.config import ModelConfig
 
 _SIZES = ("n_embd", "n_layer", "n_head", "n_positions", "n_inner", "vocab_size")
 _RULES = {
@@ -22,6 +24,25 @@ _RULES = {
     "tie_word_embeddings": BOOL,
 }
 _FIXED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
+_TIED = "wte.weight=lm_head.weight  embed  v d"
+_UNTIED = """
+wte.weight      embed    v d
+lm_head.weight  softmax  v d
+"""
+_TABLE = """
+wpe.weight                   positions                                        l d
+h.{n}.ln_1.{weight,bias}     decoder/layer_{n}/norm_1/{scale,bias}            d
+h.{n}.attn.c_attn.weight     decoder/layer_{n}/self_attention/wq+wk+wv        d 3hk
+h.{n}.attn.c_attn.bias       decoder/layer_{n}/self_attention/bq+bk+bv        3hk
+h.{n}.attn.c_proj.weight     decoder/layer_{n}/self_attention/wo              he d
+h.{n}.attn.c_proj.bias       decoder/layer_{n}/self_attention/bo              d
+h.{n}.ln_2.{weight,bias}     decoder/layer_{n}/norm_2/{scale,bias}            d
+h.{n}.mlp.c_fc.weight        decoder/layer_{n}/feed_forward/w1                d f
+h.{n}.mlp.c_fc.bias          decoder/layer_{n}/feed_forward/b1                f
+h.{n}.mlp.c_proj.weight      decoder/layer_{n}/feed_forward/w2                f d
+h.{n}.mlp.c_proj.bias        decoder/layer_{n}/feed_forward/b2                d
+ln_f.{weight,bias}           decoder/final_norm/{scale,bias}                  d
+"""
 # The causal mask, and what it subtracts: older versions saved them with the weights.
 _IGNORED = (r"h\.\d+\.attn\.(bias|masked_bias)",)
 
@@ -43,11 +64,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     obey(path, sizes, _RULES)
     require(path, sizes, _FIXED)
     cfg = _config(path, sizes)
-    params = parameters(weights, cfg.model.N, cfg.model.h, cfg.model.d_model, cfg.model.tie_embeddings)
+    params = parameters(weights, cfg.model)
     end = sizes["eos_token_id"]
     rows = our_rows(path, sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
     their_embed = params["embed"]
-    params = with_our_rows(folder, params, rows)
+    params = with_our_rows(folder, params, rows) | {"output_bias": bias_of_copies(rows)}
     start = sizes.get("bos_token_id")
     if ID.fits(start) and start < sizes["vocab_size"]:
         params["embed"][BOS] = their_embed[start]
@@ -78,55 +99,15 @@ def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
     return cfg
 
 
-def parameters(weights: Weights, N: int, h: int, d: int, tied: bool = True) -> dict[str, Any]:
+def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:
     """Returns GPT-2's weights under our names and in our shapes; ids are still its own.
-
-    Its softmax is the embedding if `tied`, and else a matrix of its own.
 
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(lambda name: name.removeprefix("transformer."))
-    weights.check_layers(N)
-    copies = ["wte.weight", "lm_head.weight"] if tied else ["wte.weight"]
-    tables = {"embed": weights.take_tied(copies, -1, d)}
-    if not tied:
-        tables["softmax"] = weights.take("lm_head.weight", len(tables["embed"]), d)
-
-    decoder: dict[str, Any] = {"final_norm": weights.take_norm("ln_f", d)}
-    for n in range(N):
-        decoder[f"layer_{n}"] = {
-            "self_attention": _attention(weights, f"h.{n}.attn", h, d),
-            "feed_forward": _feed_forward(weights, f"h.{n}.mlp", d),
-            "norm_1": weights.take_norm(f"h.{n}.ln_1", d),
-            "norm_2": weights.take_norm(f"h.{n}.ln_2", d),
-        }
-    params = {**tables, "positions": weights.take("wpe.weight", -1, d), "decoder": decoder}
+    weights.check_layers(config.N)
+    embeddings = _TIED if config.tie_embeddings else _UNTIED
+    params = table.read(weights, table.rows(embeddings + _TABLE, config.N), table.sizes_of(config))
     weights.check_all_read(_IGNORED)
-    return params
-
-
-def _attention(weights: Weights, name: str, h: int, d: int) -> dict[str, Any]:
-    """Returns the parameters of one attention; q, k and v are one matrix there."""
-    qkv_weight = weights.take(f"{name}.c_attn.weight", d, 3 * d)
-    qkv_bias = weights.take(f"{name}.c_attn.bias", 3 * d)
-    params = {
-        "wo": weights.take(f"{name}.c_proj.weight", d, d).reshape(h, -1, d),
-        "bo": weights.take(f"{name}.c_proj.bias", d),
-    }
-    for place, letter in enumerate("qkv"):
-        columns = slice(place * d, (place + 1) * d)
-        params[f"w{letter}"] = qkv_weight[:, columns].reshape(d, h, -1)
-        params[f"b{letter}"] = qkv_bias[columns].reshape(h, -1)
-    return params
-
-
-def _feed_forward(weights: Weights, name: str, d: int) -> dict[str, Any]:
-    w1_df = weights.take(f"{name}.c_fc.weight", d, -1)
-    f = w1_df.shape[1]
-    return {
-        "w1": w1_df,
-        "b1": weights.take(f"{name}.c_fc.bias", f),
-        "w2": weights.take(f"{name}.c_proj.weight", f, d),
-        "b2": weights.take(f"{name}.c_proj.bias", d),
-    }
+    return nested(params)

@@ -1,11 +1,11 @@
 """Marian (post-norm) and Pegasus (pre-norm) of transformers, which hold the paper's model, and opus-mt as Marian."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
@@ -19,7 +19,8 @@ from configs.common import default
 from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
-from infer.convert.bart_names import entries, sines_first, their_shape, to_ours, to_theirs, without_zero_biases
+from infer.convert import table
+from infer.convert.bart_names import sines_first, stacks, without_zero_biases
 from infer.convert.check import (
     KNOWN_NORMS,
     check_holds,
@@ -31,23 +32,28 @@ from infer.convert.check import (
 )
 from infer.convert.folders import Imported, nested
 from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
-from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows
+from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from infer.convert.weights import Weights
 from infer.runs import Run
 from model.config import ACTIVATIONS, ModelConfig
 from model.positions import sinusoids
-from model.transformer import init_params
-from run.folder import model_config
 from run.parameters import named
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
-SHARED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+_TIED = """
+model.shared.weight=model.encoder.embed_tokens.weight=model.decoder.embed_tokens.weight=lm_head.weight  embed  v d
+"""
+_UNTIED = """
+model.encoder.embed_tokens.weight  source_embed  v d
+model.decoder.embed_tokens.weight  target_embed  v d
+lm_head.weight                     softmax       v d
+"""
+_BIAS = "final_logits_bias  output_bias  1 v"
 EPSILON = 1e-5  # of their layer norm, fixed
 POSITIONS = 1024
 TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
 SIDES = ("encoder", "decoder")
-HEAD = "lm_head.weight"
 POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
 _PER_SIDE = ("layers", "ffn_dim", "attention_heads")
 _DEFAULTS = {
@@ -129,17 +135,14 @@ def _check_held(model_run: Run, name: str) -> None:
 
 def _their_weights(params: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     """Returns our named parameters under their names; biases that we leave out are zero."""
-    order = sines_first(config.d_model)
-    weights = {
-        "model.shared.weight": np.ascontiguousarray(params["embed"][:, order]),
-        "final_logits_bias": params.get("output_bias", np.zeros(config.vocab_size, np.float32))[None],
-    }
-    for entry in entries(config.N, config.norm):
-        if entry.path in params:
-            weights[f"model.{entry.name}"] = to_theirs(params[entry.path], entry, order)
-        else:
-            weights[f"model.{entry.name}"] = np.zeros(config.d_model, np.float32)
-    return weights
+    entries = table.rows(_TIED + _BIAS, config.N) + _stacks(config.N, config.norm)
+    sizes = table.sizes_of(config) | {"v": config.vocab_size}
+    return table.write(params, entries, sizes, sines_first(config.d_model))
+
+
+def _stacks(N: int, norm: str) -> list[table.Row]:
+    """Returns the parameters of both stacks under the names here."""
+    return [row._replace(names=[f"model.{name}" for name in row.names]) for row in stacks(N, norm)]
 
 
 def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
@@ -254,7 +257,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
         eos=sizes["eos_token_id"],
         unk=tokens["<unk>"],
     )
-    params = _our_params(cfg, weights, rows, sizes["max_position_embeddings"])
+    params = _our_params(folder, cfg, weights, rows, sizes["max_position_embeddings"])
     piece_of = {number: piece for piece, number in tokens.items()}
     tokenizer = _read_tokenizer(folder, our_pieces(rows, piece_of))
     return Imported(folder, cfg, tokenizer, params)
@@ -282,46 +285,33 @@ def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
     return cfg
 
 
-def _our_params(cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
+def _our_params(folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
     """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
-    weights.check_layers(cfg.model.N)
-    config = model_config(cfg, len(rows))
-    order = sines_first(config.d_model)
-    size = max(rows) + 1
-
-    params: dict[str, np.ndarray] = {}
-    for name, table in _embeddings(weights, size, config).items():
-        params[name] = np.ascontiguousarray(table[rows][:, np.argsort(order)])
-    params["output_bias"] = bias_of_copies(rows)
-    if "final_logits_bias" in weights:
-        params["output_bias"] += weights.take("final_logits_bias", 1, size)[0, rows]
-    shapes = named(jax.eval_shape(lambda key: init_params(config, key), jax.random.key(0)))
-    for entry in entries(config.N, config.norm):
-        shape = shapes[entry.path].shape
-        array = weights.take(f"model.{entry.name}", *their_shape(entry, shape))
-        params[entry.path] = to_ours(array, entry, order, shape)
+    config = cfg.model
+    weights.check_layers(config.N)
+    sizes = table.sizes_of(config) | {"v": max(rows) + 1}
+    entries = table.rows(_embeddings(weights, config.tie_embeddings), config.N) + _stacks(config.N, config.norm)
+    params = table.read(weights, entries, sizes, sines_first(config.d_model))
     _check_positions(weights, positions, config.d_model)
-    weights.check_all_read(() if config.tie_embeddings else SHARED[:1])  # without ties it is of no use there
+    weights.check_all_read(() if config.tie_embeddings else ("model.shared.weight",))  # which is then of no use there
 
+    params = with_our_rows(folder, params, rows)
+    params["output_bias"] = params.get("output_bias", 0) + bias_of_copies(rows)
     params = without_zero_biases(params)
-    cfg.model.biases = any(name.endswith("/bq") for name in params)
-    cfg.model.output_bias = "output_bias" in params
+    config.biases = any(name.endswith("/bq") for name in params)
+    config.output_bias = "output_bias" in params
     return nested(params)
 
 
-def _embeddings(weights: Weights, size: int, config: ModelConfig) -> dict[str, np.ndarray]:
-    """Returns their one table, or with no ties both sides' and that of the softmax."""
-    d = config.d_model
-    if config.tie_embeddings:
-        return {"embed": weights.take_tied((*SHARED, HEAD), size, d)}
-    shared, source, target = SHARED
-    if source not in weights and target not in weights:  # as older versions save two that are the same
-        source = target = shared
-    return {
-        "source_embed": weights.take(source, size, d),
-        "target_embed": weights.take(target, size, d),
-        "softmax": weights.take(HEAD, size, d),
-    }
+def _embeddings(weights: Weights, tied: bool) -> str:
+    """Returns the table of their one embedding, or with no ties of both sides' and the softmax's; and of the bias."""
+    bias = _BIAS if "final_logits_bias" in weights else ""
+    if tied:
+        return _TIED + bias
+    names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+    if not any(name in weights for name in names):  # older versions save two that are the same as one
+        return re.sub("|".join(names), "model.shared.weight", _UNTIED) + bias
+    return _UNTIED + bias
 
 
 def _check_positions(weights: Weights, positions: int, d_model: int) -> None:

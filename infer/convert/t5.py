@@ -8,10 +8,12 @@ from ml_collections import ConfigDict
 from base.errors import UserError, shown
 from configs.common import default
 from data.imported import Unigram
-from infer.convert.folders import Imported
+from infer.convert import table
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import EPSILON, ID, SIZE, obey, require
-from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
+from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
+from model.config import ModelConfig
 
 _FIXED: dict[str, Any] = {
     "tie_word_embeddings": True,
@@ -26,8 +28,25 @@ _RULES = {
     **dict.fromkeys(_IDS, ID),
     "layer_norm_epsilon": EPSILON,
 }
-# The one embedding goes by any of these names, or by several.
-_EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+_TABLE = """
+shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight     embed    v d
+{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight   {side}/relative_bias        r h
+{side}.block.{n}.layer.0.layer_norm.weight              {side}/layer_{n}/norm_1/scale             d
+{side}.block.{n}.layer.0.SelfAttention.{q,k}.weight     {side}/layer_{n}/self_attention/w{q,k}    hk d
+{side}.block.{n}.layer.0.SelfAttention.v.weight         {side}/layer_{n}/self_attention/wv        he d
+{side}.block.{n}.layer.0.SelfAttention.o.weight         {side}/layer_{n}/self_attention/wo        d he
+decoder.block.{n}.layer.1.layer_norm.weight             decoder/layer_{n}/norm_2/scale            d
+decoder.block.{n}.layer.1.EncDecAttention.{q,k}.weight  decoder/layer_{n}/cross_attention/w{q,k}  hk d
+decoder.block.{n}.layer.1.EncDecAttention.v.weight      decoder/layer_{n}/cross_attention/wv      he d
+decoder.block.{n}.layer.1.EncDecAttention.o.weight      decoder/layer_{n}/cross_attention/wo      d he
+encoder.block.{n}.layer.1.layer_norm.weight             encoder/layer_{n}/norm_2/scale            d
+decoder.block.{n}.layer.2.layer_norm.weight             decoder/layer_{n}/norm_3/scale            d
+encoder.block.{n}.layer.1.DenseReluDense.wi.weight      encoder/layer_{n}/feed_forward/w1         f d
+encoder.block.{n}.layer.1.DenseReluDense.wo.weight      encoder/layer_{n}/feed_forward/w2         d f
+decoder.block.{n}.layer.2.DenseReluDense.wi.weight      decoder/layer_{n}/feed_forward/w1         f d
+decoder.block.{n}.layer.2.DenseReluDense.wo.weight      decoder/layer_{n}/feed_forward/w2         d f
+{side}.final_layer_norm.weight                          {side}/final_norm/scale                   d
+"""
 # The first published files have biases of relative positions for attention between the stacks, which has none.
 _IGNORED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
 
@@ -56,7 +75,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     unknown = inner.token_to_id("<unk>")
     if unknown is None:
         raise UserError(f"{folder}: its vocabulary has no <unk>")
-    params = parameters(weights, cfg.model.N, cfg.model.h, cfg.model.d_model, cfg.model.d_k)
+    params = parameters(weights, cfg.model)
     rows = our_rows(
         path,
         sizes["vocab_size"],
@@ -65,7 +84,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
         eos=sizes["eos_token_id"],
         unk=unknown,
     )
-    params = with_our_rows(folder, params, rows)
+    params = with_our_rows(folder, params, rows) | {"output_bias": bias_of_copies(rows)}
     return Imported(folder, cfg, Unigram.of(inner, rows, str(folder)), params)
 
 
@@ -92,46 +111,13 @@ def _config(sizes: dict[str, Any]) -> ConfigDict:
     return cfg
 
 
-def parameters(weights: Weights, N: int, h: int, d: int, k: int) -> dict[str, Any]:
+def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:
     """Returns T5's weights under our names and in our shapes; ids are still its own.
 
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    weights.check_layers(N)
-    embed = weights.take_tied(_EMBEDDINGS, -1, d)
-
-    def attention(name: str) -> dict[str, Any]:
-        params: dict[str, Any] = {}
-        for letter in "qkv":
-            projection = weights.take(f"{name}.{letter}.weight", h * k, d)
-            params[f"w{letter}"] = projection.T.reshape(d, h, k)
-        output = weights.take(f"{name}.o.weight", d, h * k)
-        params["wo"] = output.T.reshape(h, k, d)
-        return params
-
-    def feed_forward(name: str) -> dict[str, Any]:
-        w1_fd = weights.take(f"{name}.wi.weight", -1, d)
-        w2_df = weights.take(f"{name}.wo.weight", d, len(w1_fd))
-        return {"w1": w1_fd.T, "w2": w2_df.T}
-
-    def layer(block: str, parts: int) -> dict[str, Any]:
-        params: dict[str, Any] = {}
-        for part in range(parts):
-            params[f"norm_{part + 1}"] = {"scale": weights.take(f"{block}.{part}.layer_norm.weight", d)}
-        params["self_attention"] = attention(f"{block}.0.SelfAttention")
-        if parts == 3:
-            params["cross_attention"] = attention(f"{block}.1.EncDecAttention")
-        params["feed_forward"] = feed_forward(f"{block}.{parts - 1}.DenseReluDense")
-        return params
-
-    def stack(side: str, parts: int) -> dict[str, Any]:
-        params: dict[str, Any] = {f"layer_{n}": layer(f"{side}.block.{n}.layer", parts) for n in range(N)}
-        relative = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
-        params["relative_bias"] = weights.take(f"{relative}.weight", -1, h)
-        params["final_norm"] = {"scale": weights.take(f"{side}.final_layer_norm.weight", d)}
-        return params
-
-    params = {"embed": embed, "encoder": stack("encoder", 2), "decoder": stack("decoder", 3)}
+    weights.check_layers(config.N)
+    params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
     weights.check_all_read(_IGNORED)
-    return params
+    return nested(params)

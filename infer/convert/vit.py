@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from base.checked_json import read_json
 from base.errors import UserError
 from configs.common import default
-from infer.convert import bert
-from infer.convert.folders import Imported
+from infer.convert import bert, table
+from infer.convert.folders import Imported, nested
 from infer.convert.settings import (
     ACTIVATION,
     BOOL,
@@ -18,15 +19,36 @@ from infer.convert.settings import (
     LARGEST,
     SIZE,
     Rule,
-    head_width,
     obey,
     require,
 )
 from infer.convert.weights import Weights
+from model.config import ModelConfig
 from tasks.vision import image_config
 
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_channels")
 _RULES = {**dict.fromkeys(_SIZES, SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
+
+_TABLE = """
+embeddings.cls_token                                       token                                    1 1 d
+embeddings.position_embeddings                             positions                                1 l d
+encoder.layer.{n}.layernorm_before.{weight,bias}           encoder/layer_{n}/norm_1/{scale,bias}    d
+encoder.layer.{n}.attention.attention.{query,key}.weight   encoder/layer_{n}/self_attention/w{q,k}  hk d
+encoder.layer.{n}.attention.attention.{query,key}.bias     encoder/layer_{n}/self_attention/b{q,k}  hk
+encoder.layer.{n}.attention.attention.value.weight         encoder/layer_{n}/self_attention/wv      he d
+encoder.layer.{n}.attention.attention.value.bias           encoder/layer_{n}/self_attention/bv      he
+encoder.layer.{n}.attention.output.dense.weight            encoder/layer_{n}/self_attention/wo      d he
+encoder.layer.{n}.attention.output.dense.bias              encoder/layer_{n}/self_attention/bo      d
+encoder.layer.{n}.layernorm_after.{weight,bias}            encoder/layer_{n}/norm_2/{scale,bias}    d
+encoder.layer.{n}.intermediate.dense.weight                encoder/layer_{n}/feed_forward/w1        f d
+encoder.layer.{n}.intermediate.dense.bias                  encoder/layer_{n}/feed_forward/b1        f
+encoder.layer.{n}.output.dense.weight                      encoder/layer_{n}/feed_forward/w2        d f
+encoder.layer.{n}.output.dense.bias                        encoder/layer_{n}/feed_forward/b2        d
+layernorm.{weight,bias}                                    encoder/final_norm/{scale,bias}          d
+classifier.weight                                          head                                     c d
+classifier.bias                                            head_bias                                c
+"""
+_PROJECTION = "embeddings.patch_embeddings.projection"
 
 
 def _is_pair(value: Any) -> bool:
@@ -57,17 +79,15 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     path = folder / "config.json"
     obey(path, sizes, _RULES)
     require(path, sizes, {"qkv_bias": True})
-    d = sizes["hidden_size"]
-    h = sizes["num_attention_heads"]
     cfg = default()
     cfg.task = "vision"
-    bert.set_encoder(cfg, sizes, head_width(path, d, h))
+    bert.set_encoder(cfg, path, sizes)
     cfg.model.norm = "pre"
     cfg.image.height, cfg.image.width = _pair(path, sizes, "image_size")
     cfg.image.patch_height, cfg.image.patch_width = _pair(path, sizes, "patch_size")
     mean_c, deviation_c = _normalisation(folder, sizes["num_channels"])
     patch = (cfg.image.patch_height, cfg.image.patch_width)
-    params = parameters(weights, cfg.model.N, h, d, patch, mean_c, deviation_c)
+    params = parameters(weights, cfg.model, patch, mean_c, deviation_c)
     cfg.image.classes = len(params["head_bias"])
     # Only `image_config` counts an image's positions, and it refuses more of them than the limit: so first the highest.
     cfg.model.max_positions = LARGEST
@@ -81,7 +101,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
 
 
 def parameters(
-    weights: Weights, N: int, h: int, d: int, patch: tuple[int, int], mean_c: np.ndarray, deviation_c: np.ndarray
+    weights: Weights,
+    config: ModelConfig | ConfigDict,
+    patch: tuple[int, int],
+    mean_c: np.ndarray,
+    deviation_c: np.ndarray,
 ) -> dict[str, Any]:
     """Returns ViT's weights, by their names on disk, under our names and in our shapes.
 
@@ -92,25 +116,15 @@ def parameters(
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(lambda name: name.removeprefix("vit."))
-    weights.check_layers(N)
-    projection = "embeddings.patch_embeddings.projection"
-    kernel_dcyx = weights.take(f"{projection}.weight", d, len(mean_c), *patch) / deviation_c[:, None, None]
+    weights.check_layers(config.N)
+    kernel_dcyx = weights.take(f"{_PROJECTION}.weight", config.d_model, len(mean_c), *patch)
+    kernel_dcyx = kernel_dcyx / deviation_c[:, None, None]
     kernel_dp = kernel_dcyx.sum(axis=1).reshape(len(kernel_dcyx), -1)
     shift_d = np.einsum("dcyx,c->d", kernel_dcyx, mean_c)
-    head = weights.take("classifier.weight", -1, d)
-    encoder = bert.layers(weights, N, h, d, "attention.attention", ("layernorm_before", "layernorm_after"))
-    encoder["final_norm"] = weights.take_norm("layernorm", d)
-    params = {
-        "patch": kernel_dp.T.astype(np.float32),
-        "patch_bias": (weights.take(f"{projection}.bias", d) - shift_d).astype(np.float32),
-        "token": weights.take("embeddings.cls_token", 1, 1, d)[0, 0],
-        "positions": weights.take("embeddings.position_embeddings", 1, -1, d)[0],
-        "encoder": encoder,
-        "head": head.T,
-        "head_bias": weights.take("classifier.bias", len(head)),
-    }
+    bias_d = weights.take(f"{_PROJECTION}.bias", config.d_model) - shift_d
+    params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
     weights.check_all_read()
-    return params
+    return nested(params) | {"patch": kernel_dp.T.astype(np.float32), "patch_bias": bias_d.astype(np.float32)}
 
 
 def _pair(path: Path, sizes: dict[str, Any], key: str) -> list[int]:

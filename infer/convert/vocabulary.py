@@ -12,6 +12,7 @@ from base.files import read_bytes
 from base.ids import BOS, EOS, PAD, UNK
 from data.imported import is_of_tokenizers
 from data.symbols import SPECIALS
+from infer.convert.table import AXES
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.
@@ -47,21 +48,17 @@ def bias_of_copies(rows: Sequence[int]) -> np.ndarray:
 
 
 def with_our_rows(source: object, params: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
-    """Returns the parameters of a model with one embedding with our ids, also in its softmax, and `bias_of_copies`.
+    """Returns the parameters of a model in which those with an axis of ids have our ids.
 
     Raises:
-      UserError: as `check_rows`.
+      UserError: there is not an embedding for each of their ids, which are those in `rows`, or there are more.
     """
-    check_rows(source, params["embed"], rows)
-    tables = {name: params[name][rows] for name in ("embed", "softmax") if name in params}
-    return params | tables | {"output_bias": bias_of_copies(rows)}
-
-
-def check_rows(source: object, embed_vd: np.ndarray, rows: Sequence[int]) -> None:
-    """Raises `UserError` unless there is an embedding for each of their ids, which are those in `rows`, and no more."""
     size = max(rows) + 1
-    if len(embed_vd) != size:
-        raise UserError(f"{source}: its weights have {len(embed_vd)} embeddings, and its vocabulary {size} subwords")
+    tables = {name: array for name, array in params.items() if AXES.get(name, "").startswith("v")}
+    for table in tables.values():
+        if len(table) != size:
+            raise UserError(f"{source}: its weights have {len(table)} embeddings, and its vocabulary {size} subwords")
+    return params | {name: table[rows] for name, table in tables.items()}
 
 
 def our_pieces(rows: Sequence[int], piece_of: Mapping[int, str]) -> list[str]:

@@ -61,10 +61,6 @@ class Weights:
         self._unread.discard(file_name)
         return array
 
-    def take_norm(self, name: str, d: int) -> dict[str, np.ndarray]:
-        """Returns the parameters of a layer norm of width d; raises as `take`."""
-        return {"scale": self.take(f"{name}.weight", d), "bias": self.take(f"{name}.bias", d)}
-
     def take_tied(self, names: Iterable[str], *shape: int) -> np.ndarray:
         """Returns the one weight that a model uses in several places, of which a file has one copy or several.
 

@@ -133,7 +133,7 @@ FAMILIES = {
         ),
         their_logits=lambda theirs, ids: theirs(ids, attention_mask=(ids != 0).long()).logits,
         ours=MaskedLM(BERT),
-        parameters=lambda weights: bert.parameters(weights, BERT.N, BERT.h, BERT.d_model),
+        parameters=lambda weights: bert.parameters(weights, BERT),
         inputs=(ids([20, 11, 1]),),
         attentions=(1,),
         length=20,
@@ -147,7 +147,7 @@ FAMILIES = {
         ),
         their_logits=lambda theirs, ids: theirs(ids).logits,
         ours=LanguageModel(GPT2),
-        parameters=lambda weights: gpt2.parameters(weights, GPT2.N, GPT2.h, GPT2.d_model),
+        parameters=lambda weights: gpt2.parameters(weights, GPT2),
         inputs=(ids([20, 20, 20]),),
         attentions=(1,),
         length=20,
@@ -165,7 +165,7 @@ FAMILIES = {
             source, attention_mask=(source != 0).long(), decoder_input_ids=target
         ).logits,
         ours=Transformer(T5),
-        parameters=lambda weights: t5.parameters(weights, T5.N, T5.h, T5.d_model, T5.d_k),
+        parameters=lambda weights: t5.parameters(weights, T5),
         inputs=(ids([160, 37, 1]), ids([140, 140, 140], seed=1)),  # beyond the farthest bucket, and shorter
         attentions=(1, 2),
         length=160,
@@ -181,9 +181,7 @@ FAMILIES = {
         ),
         their_logits=lambda theirs, images: theirs(images[:, None]).logits,
         ours=Vision(VIT, IMAGE),
-        parameters=lambda weights: vit.parameters(
-            weights, VIT.N, VIT.h, VIT.d_model, (4, 4), mean_c=np.zeros(1), deviation_c=np.ones(1)
-        ),
+        parameters=lambda weights: vit.parameters(weights, VIT, (4, 4), mean_c=np.zeros(1), deviation_c=np.ones(1)),
         inputs=(np.random.default_rng(0).normal(size=(5, IMAGE.height, IMAGE.width)).astype(np.float32),),
         attentions=(1,),
         length=IMAGE.positions,
