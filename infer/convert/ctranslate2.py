@@ -1,5 +1,6 @@
 """A translation run as a CTranslate2 model: positions of all kinds but shaw and t5, pre- and post-norm, any widths."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ctranslate2.specs import common_spec, transformer_spec
 
 from base.errors import UserError
 from base.files import write_text
+from infer.convert import table
 from infer.convert.check import (
     KNOWN_NORMS,
     KNOWN_POSITIONS,
@@ -27,6 +29,7 @@ from infer.runs import Run
 from infer.translate.translator import MAX_INPUT
 from model.config import ACTIVATIONS, ModelConfig
 from model.positions import alibi_slopes, sinusoids
+from run.parameters import named
 
 POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
 # Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.
@@ -37,6 +40,27 @@ COMPUTE = {"int16": "int16", "int8": "int8"}
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
 _POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
+_TABLE = """
+{side}/layer_{n}/self_attention/linear_0/weight           {side}/layer_{n}/self_attention/wq+wk+wv  3hk d
+{side}/layer_{n}/self_attention/linear_0/bias             {side}/layer_{n}/self_attention/bq+bk+bv  3hk
+{side}/layer_{n}/self_attention/linear_1/weight           {side}/layer_{n}/self_attention/wo        d he
+{side}/layer_{n}/self_attention/linear_1/bias             {side}/layer_{n}/self_attention/bo        d
+decoder/layer_{n}/attention/linear_0/weight               decoder/layer_{n}/cross_attention/wq      hk d
+decoder/layer_{n}/attention/linear_0/bias                 decoder/layer_{n}/cross_attention/bq      hk
+decoder/layer_{n}/attention/linear_1/weight               decoder/layer_{n}/cross_attention/wk+wv   2hk d
+decoder/layer_{n}/attention/linear_1/bias                 decoder/layer_{n}/cross_attention/bk+bv   2hk
+decoder/layer_{n}/attention/linear_2/weight               decoder/layer_{n}/cross_attention/wo      d he
+decoder/layer_{n}/attention/linear_2/bias                 decoder/layer_{n}/cross_attention/bo      d
+{side}/layer_{n}/ffn/linear_0/weight                      {side}/layer_{n}/feed_forward/w1          f d
+{side}/layer_{n}/ffn/linear_0/bias                        {side}/layer_{n}/feed_forward/b1          f
+{side}/layer_{n}/ffn/linear_1/weight                      {side}/layer_{n}/feed_forward/w2          d f
+{side}/layer_{n}/ffn/linear_1/bias                        {side}/layer_{n}/feed_forward/b2          d
+{side}/layer_{n}/self_attention/layer_norm/{gamma,beta}   {side}/layer_{n}/norm_1/{scale,bias}      d
+encoder/layer_{n}/ffn/layer_norm/{gamma,beta}             encoder/layer_{n}/norm_2/{scale,bias}     d
+decoder/layer_{n}/attention/layer_norm/{gamma,beta}       decoder/layer_{n}/norm_2/{scale,bias}     d
+decoder/layer_{n}/ffn/layer_norm/{gamma,beta}             decoder/layer_{n}/norm_3/{scale,bias}     d
+{side}/layer_norm/{gamma,beta}                            {side}/final_norm/{scale,bias}            d
+"""
 README = """A CTranslate2 model ({quantization}) and its sentencepiece model, which is that of both languages.
 
     import ctranslate2, sentencepiece
@@ -172,56 +196,41 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
         stack.scale_embeddings = config.scale_embeddings
         if config.positions not in ("alibi", "rope"):
             stack.position_encodings.encodings = _position_table(config, params.get(f"{name}_positions"))
-        if config.norm == "pre":
-            _norm(stack.layer_norm, params[side]["final_norm"])
-        for n, layer in enumerate(stack.layer):
-            _layer(layer, config, params[side][f"layer_{n}"], cross=side == "decoder")
+        for layer in stack.layer:
+            layer.self_attention.queries_scale = float(config.d_k**-0.5)
+            if config.positions == "alibi":
+                layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=side == "decoder")
+                layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
+            if side == "decoder":
+                layer.attention.queries_scale = float(config.d_k**-0.5)
+    for name, array in _stacks(config, named(params)).items():
+        _set(spec, name, array)
     return spec
 
 
-def _layer(layer: Any, config: ModelConfig, params: dict[str, Any], *, cross: bool) -> None:
-    _attention(layer.self_attention, config, params["self_attention"], ("qkv",))
-    _norm(layer.self_attention.layer_norm, params["norm_1"])
-    if config.positions == "alibi":
-        layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=cross)
-        layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
-    if cross:
-        _attention(layer.attention, config, params["cross_attention"], ("q", "kv"))
-        _norm(layer.attention.layer_norm, params["norm_2"])
-    _norm(layer.ffn.layer_norm, params["norm_3" if cross else "norm_2"])
-    for linear, number in ((layer.ffn.linear_0, 1), (layer.ffn.linear_1, 2)):
-        weights = params["feed_forward"]
-        linear.weight = weights[f"w{number}"].T.copy()
-        linear.bias = weights[f"b{number}"]
+def _stacks(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the parameters of both stacks by their names there.
 
-
-def _attention(spec: Any, config: ModelConfig, params: dict[str, Any], products: tuple[str, ...]) -> None:
-    """Sets one attention, whose inputs CTranslate2 projects in one product ("qkv") or in two ("q" and "kv").
-
-    Its heads have one width: the narrower of d_k and d_v is padded with zeros.
+    Heads have one width there: the narrower of d_k and d_v is padded with zeros.
     """
     width = max(config.d_k, config.d_v)
-
-    def padded(weight: np.ndarray, axis: int) -> np.ndarray:
-        zeros = [(0, 0)] * weight.ndim
-        zeros[axis] = (0, width - weight.shape[axis])
-        return np.pad(weight, zeros)
-
-    for linear, letters in zip(spec.linear, products, strict=False):
-        weights = [padded(params[f"w{letter}"], 2).reshape(config.d_model, -1).T for letter in letters]
-        linear.weight = np.concatenate(weights)
-        if config.biases:
-            biases = [padded(params[f"b{letter}"], 1).reshape(-1) for letter in letters]
-            linear.bias = np.concatenate(biases)
-    spec.linear[-1].weight = padded(params["wo"], 1).reshape(-1, config.d_model).T.copy()
-    if config.biases:
-        spec.linear[-1].bias = params["bo"]
-    spec.queries_scale = float(config.d_k**-0.5)
+    sizes = table.sizes_of(config) | {"k": width, "e": width}
+    rows = [row for row in table.rows(_TABLE, config.N) if row.paths[0] in params]
+    padded = {}
+    for path in itertools.chain.from_iterable(row.paths for row in rows):
+        letters = table.AXES[path.rpartition("/")[2]]
+        axes = zip(letters, params[path].shape, strict=True)
+        padded[path] = np.pad(params[path], [(0, sizes[letter] - size) for letter, size in axes])
+    return table.write(padded, rows, sizes)
 
 
-def _norm(spec: Any, params: dict[str, np.ndarray]) -> None:
-    spec.gamma = params["scale"]
-    spec.beta = params["bias"]
+def _set(spec: Any, name: str, array: np.ndarray) -> None:
+    """Sets a variable of a specification by its name, in which `layer_0` is the first entry of a list `layer`."""
+    *parts, last = name.split("/")
+    for part in parts:
+        entries, _, number = part.rpartition("_")
+        spec = getattr(spec, part) if hasattr(spec, part) else getattr(spec, entries)[int(number)]
+    setattr(spec, last, array)
 
 
 def _position_table(config: ModelConfig, learned_ld: np.ndarray | None) -> np.ndarray:
