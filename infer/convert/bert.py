@@ -6,23 +6,30 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from base.errors import UserError
-from configs.common import default
 from data.imported import WordPiece
 from infer.convert import table
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import ACTIVATION, EPSILON, OUR_ACTIVATIONS, SIZE, head_width, obey, require
+from infer.convert.settings import SIZE, configure, obey, require
 from infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
 from model.config import ModelConfig
 
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+# What BERT and ViT have in common.
+KEYS = {
+    "N": "num_hidden_layers",
+    "d_model": "hidden_size",
+    "d_ff": "intermediate_size",
+    "h": "num_attention_heads",
+    "activation": "hidden_act",
+    "norm_epsilon": "layer_norm_eps",
+}
+DEPARTURES = {"biases": True, "positions": "learned"}
 _FIXED: dict[str, Any] = {
     "is_decoder": False,
     "add_cross_attention": False,
     "tie_word_embeddings": True,
     "position_embedding_type": "absolute",
 }
-_RULES = {**dict.fromkeys((*_SIZES, "vocab_size"), SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
 _TABLE = """
 embeddings.word_embeddings.weight=cls.predictions.decoder.weight       embed                  v d
 embeddings.position_embeddings.weight                                  positions              l d
@@ -62,13 +69,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
-    obey(path, sizes, _RULES)
-    require(path, sizes, _FIXED)
-    cfg = default()
+    keys = KEYS | {"max_positions": "max_position_embeddings"}
+    cfg = configure(path, sizes, keys, DEPARTURES | {"scale_embeddings": False})
     cfg.task = "masked_lm"
-    set_encoder(cfg, path, sizes)
-    cfg.model.scale_embeddings = False
-    cfg.model.max_positions = sizes["max_position_embeddings"]
+    obey(path, sizes, {"vocab_size": SIZE})
+    require(path, sizes, _FIXED)
     inner = read_tokenizer(folder, "BertTokenizer", "vocab.txt")
     special = {name: inner.token_to_id(token) for name, token in _SPECIALS.items()}
     # [UNK] is an ordinary token here, but without it the tokenizer cannot read a word that it has no pieces for.
@@ -78,25 +83,6 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     rows = our_rows(path, sizes["vocab_size"], **special)
     params = with_our_rows(folder, params, rows)
     return Imported(folder, cfg, WordPiece.of(inner, rows, str(folder)), params)
-
-
-def set_encoder(cfg: ConfigDict, path: Path, sizes: dict[str, Any]) -> None:
-    """Sets in `cfg.model` what the encoders of BERT and ViT have in common.
-
-    Raises:
-      UserError: the heads do not divide the model; the message begins with `path`.
-    """
-    width = head_width(path, sizes["hidden_size"], sizes["num_attention_heads"])
-    cfg.model.N = sizes["num_hidden_layers"]
-    cfg.model.d_model = sizes["hidden_size"]
-    cfg.model.d_ff = sizes["intermediate_size"]
-    cfg.model.h = sizes["num_attention_heads"]
-    cfg.model.d_k = width
-    cfg.model.d_v = width
-    cfg.model.activation = OUR_ACTIVATIONS[sizes["hidden_act"]]
-    cfg.model.norm_epsilon = sizes["layer_norm_eps"]
-    cfg.model.biases = True
-    cfg.model.positions = "learned"
 
 
 def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:

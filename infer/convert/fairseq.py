@@ -10,16 +10,14 @@ from ml_collections import ConfigDict
 
 from base.errors import UserError, shown
 from base.files import read_bytes
-from configs.common import default
 from data.imported import MosesBpe
 from infer.convert import pytorch, table
 from infer.convert.bart_names import stacks, without_zero_biases
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, SIZE, Rule, activation_of, head_width, obey, require
+from infer.convert.settings import BOOL, SIZE, Rule, activation_of, configure, obey, require
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from infer.convert.weights import Weights
 
-EPSILON = 1e-5  # of PyTorch's layer norm
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
 _OVERWRITE = " #fairseq:overwrite"
 PAD = 1
@@ -80,6 +78,15 @@ _PER_SIDE = {
     "attention_heads": SIZE,
     "normalize_before": BOOL,
 }
+_KEYS = {
+    "N": "encoder_layers",
+    "d_model": "encoder_embed_dim",
+    "d_ff": "encoder_ffn_embed_dim",
+    "h": "encoder_attention_heads",
+    "tie_embeddings": "share_all_embeddings",
+}
+# Its epsilon is that of PyTorch's layer norm.
+_DEPARTURES = {"positions": "learned", "biases": True, "output_bias": True, "norm_epsilon": 1e-5}
 
 
 def _is_language(value: Any) -> bool:
@@ -191,27 +198,13 @@ def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     for key in _PER_SIDE:
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise UserError(f"{path}: its encoder_{key} and decoder_{key} differ; here both sides are alike")
-    d = settings["encoder_embed_dim"]
-    h = settings["encoder_attention_heads"]
-    width = head_width(path, d, h)
-    if d < 4:
-        raise UserError(f"{path}: its model is {d} wide; fairseq's sinusoids need at least 4")
-    config = default()
-    config.model.N = settings["encoder_layers"]
-    config.model.d_model = d
-    config.model.d_ff = settings["encoder_ffn_embed_dim"]
-    config.model.h = h
-    config.model.d_k = width
-    config.model.d_v = width
-    config.model.positions = "learned"
+    config = configure(path, settings, _KEYS, _DEPARTURES)
+    if config.model.d_model < 4:
+        raise UserError(f"{path}: its model is {config.model.d_model} wide; fairseq's sinusoids need at least 4")
     config.model.max_positions = min(settings["max_source_positions"], settings["max_target_positions"])
     config.model.activation = _ACTIVATIONS[settings["activation_fn"]]
-    config.model.biases = True
-    config.model.output_bias = True
-    config.model.norm_epsilon = EPSILON
     config.model.norm = "pre" if settings["encoder_normalize_before"] else "post"
     config.model.scale_embeddings = not settings["no_scale_embedding"]
-    config.model.tie_embeddings = settings["share_all_embeddings"]
     config.decode.length_penalty = "power"
     config.decode.alpha = 1.0
     config.decode.stopping = "full"

@@ -6,22 +6,30 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from base.ids import BOS
-from configs.common import default
 from data.imported import ByteLevel
 from infer.convert import table
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import ACTIVATION, BOOL, EPSILON, ID, OUR_ACTIVATIONS, SIZE, head_width, obey, require
+from infer.convert.settings import ID, SIZE, configure, obey, require
 from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
 from model.config import ModelConfig
 
-_SIZES = ("n_embd", "n_layer", "n_head", "n_positions", "n_inner", "vocab_size")
-_RULES = {
-    **dict.fromkeys(_SIZES, SIZE),
-    "eos_token_id": ID,
-    "layer_norm_epsilon": EPSILON,
-    "activation_function": ACTIVATION,
-    "tie_word_embeddings": BOOL,
+_KEYS = {
+    "N": "n_layer",
+    "d_model": "n_embd",
+    "d_ff": "n_inner",
+    "h": "n_head",
+    "max_positions": "n_positions",
+    "activation": "activation_function",
+    "norm_epsilon": "layer_norm_epsilon",
+    "tie_embeddings": "tie_word_embeddings",
+}
+_DEPARTURES = {
+    "norm": "pre",
+    "biases": True,
+    "output_bias": True,
+    "positions": "learned",
+    "scale_embeddings": False,
 }
 _FIXED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 _TIED = "wte.weight=lm_head.weight  embed  v d"
@@ -59,11 +67,12 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     path = folder / "config.json"
     sizes.setdefault("tie_word_embeddings", True)
     width = sizes.get("n_embd")
-    if sizes.get("n_inner") is None and isinstance(width, int):  # `obey` rejects any other width before n_inner is read
+    if sizes.get("n_inner") is None and isinstance(width, int):  # any other width is rejected before n_inner is read
         sizes["n_inner"] = 4 * width
-    obey(path, sizes, _RULES)
+    cfg = configure(path, sizes, _KEYS, _DEPARTURES)
+    cfg.task = "language_model"
+    obey(path, sizes, {"vocab_size": SIZE, "eos_token_id": ID})
     require(path, sizes, _FIXED)
-    cfg = _config(path, sizes)
     params = parameters(weights, cfg.model)
     end = sizes["eos_token_id"]
     rows = our_rows(path, sizes["vocab_size"], pad=end, start=end, eos=end, unk=end)
@@ -74,29 +83,6 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
         params["embed"][BOS] = their_embed[start]
     inner = read_tokenizer(folder, "GPT2Tokenizer", "vocab.json", "merges.txt")
     return Imported(folder, cfg, ByteLevel.of(inner, rows, str(folder)), params)
-
-
-def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
-    """Returns our config of a model with these sizes and GPT-2's departures from the paper."""
-    width = head_width(path, sizes["n_embd"], sizes["n_head"])
-    cfg = default()
-    cfg.task = "language_model"
-    cfg.model.N = sizes["n_layer"]
-    cfg.model.d_model = sizes["n_embd"]
-    cfg.model.d_ff = sizes["n_inner"]
-    cfg.model.h = sizes["n_head"]
-    cfg.model.d_k = width
-    cfg.model.d_v = width
-    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
-    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
-    cfg.model.norm = "pre"
-    cfg.model.norm_epsilon = sizes["layer_norm_epsilon"]
-    cfg.model.biases = True
-    cfg.model.output_bias = True
-    cfg.model.positions = "learned"
-    cfg.model.max_positions = sizes["n_positions"]
-    cfg.model.scale_embeddings = False
-    return cfg
 
 
 def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from base.checked_json import read_json
 from base.errors import UserError, shown
 from base.files import read_bytes, write_json, write_text
 from base.ids import BOS, EOS, PAD
-from configs.common import default
 from data.imported import Marian
 from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
@@ -31,7 +30,7 @@ from infer.convert.check import (
     scored_pairs,
 )
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import ACTIVATION, BOOL, ID, OUR_ACTIVATIONS, SIZE, head_width, obey
+from infer.convert.settings import BOOL, ID, SIZE, configure, obey
 from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from infer.convert.weights import Weights
 from infer.runs import Run
@@ -62,18 +61,21 @@ _DEFAULTS = {
     "max_position_embeddings": 1024,
 }
 _RULES = {
-    **dict.fromkeys((f"{side}_{key}" for side in SIDES for key in _PER_SIDE), SIZE),
-    "d_model": SIZE,
-    "vocab_size": SIZE,
-    "max_position_embeddings": SIZE,
-    "pad_token_id": ID,
-    "eos_token_id": ID,
-    "decoder_start_token_id": ID,
-    "activation_function": ACTIVATION,
-    "scale_embedding": BOOL,
+    **{f"decoder_{key}": SIZE for key in _PER_SIDE},
+    **dict.fromkeys(("vocab_size", "max_position_embeddings"), SIZE),
+    **dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), ID),
     "share_encoder_decoder_embeddings": BOOL,
-    "tie_word_embeddings": BOOL,
 }
+_KEYS = {
+    "N": "encoder_layers",
+    "d_model": "d_model",
+    "d_ff": "encoder_ffn_dim",
+    "h": "encoder_attention_heads",
+    "activation": "activation_function",
+    "scale_embeddings": "scale_embedding",
+    "tie_embeddings": "tie_word_embeddings",
+}
+_DEPARTURES = {"norm_epsilon": EPSILON, "biases": True, "output_bias": True}
 README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
 
     from transformers import {model}, MarianTokenizer
@@ -241,13 +243,16 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     path = folder / "config.json"
     for key, usual in _DEFAULTS.items():
         sizes.setdefault(key, usual)
+    cfg = configure(path, sizes, _KEYS, _DEPARTURES)  # with all the biases that it may have
+    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
+    cfg.decode.length_penalty = "power"
+    cfg.decode.alpha = 1.0
     obey(path, sizes, _RULES)
     for key in _PER_SIDE:
         if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
     if not sizes["share_encoder_decoder_embeddings"]:
         raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
-    cfg = _config(path, sizes)
     tokens = _read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
     rows = our_rows(
         path,
@@ -261,28 +266,6 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     piece_of = {number: piece for piece, number in tokens.items()}
     tokenizer = _read_tokenizer(folder, our_pieces(rows, piece_of))
     return Imported(folder, cfg, tokenizer, params)
-
-
-def _config(path: Path, sizes: dict[str, Any]) -> ConfigDict:
-    """Returns our config of a model with these sizes, with all the biases that it may have."""
-    width = head_width(path, sizes["d_model"], sizes["encoder_attention_heads"])
-    cfg = default()
-    cfg.model.N = sizes["encoder_layers"]
-    cfg.model.d_model = sizes["d_model"]
-    cfg.model.d_ff = sizes["encoder_ffn_dim"]
-    cfg.model.h = sizes["encoder_attention_heads"]
-    cfg.model.d_k = width
-    cfg.model.d_v = width
-    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
-    cfg.model.norm_epsilon = EPSILON
-    cfg.model.activation = OUR_ACTIVATIONS[sizes["activation_function"]]
-    cfg.model.biases = True
-    cfg.model.output_bias = True
-    cfg.model.scale_embeddings = sizes["scale_embedding"]
-    cfg.model.tie_embeddings = sizes["tie_word_embeddings"]
-    cfg.decode.length_penalty = "power"
-    cfg.decode.alpha = 1.0
-    return cfg
 
 
 def _our_params(folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:

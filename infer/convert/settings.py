@@ -1,9 +1,12 @@
-"""Checks the config fields of other engines, maps their activations to ours, and rejects unsupported values."""
+"""Checks the config fields of other engines, makes our config of them, and rejects unsupported values."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from ml_collections import ConfigDict
+
 from base.errors import UserError, shown
+from configs.common import default
 
 OUR_ACTIVATIONS = {
     "relu": "relu",
@@ -57,6 +60,32 @@ def activation_of(names: Collection[str]) -> Rule:
 
 
 ACTIVATION = activation_of(OUR_ACTIVATIONS)
+
+
+# The rules of our fields of `model`; all others are sizes.
+_OUR_RULES = {"activation": ACTIVATION, "norm_epsilon": EPSILON, "tie_embeddings": BOOL, "scale_embeddings": BOOL}
+
+
+def configure(
+    source: object, settings: Mapping[str, Any], keys: Mapping[str, str], departures: Mapping[str, Any]
+) -> ConfigDict:
+    """Returns our config of a model with these settings.
+
+    `keys` are theirs, by our fields of `model`; `departures` are our values of the fields in which the family differs
+    from the paper. Heads of no given width divide the model.
+
+    Raises:
+      UserError: a setting is missing, or has a value that our field cannot have.
+    """
+    obey(source, settings, {key: _OUR_RULES.get(field, SIZE) for field, key in keys.items()})
+    cfg = default()
+    cfg.model.update(departures)
+    for field, key in keys.items():
+        cfg.model[field] = OUR_ACTIVATIONS[settings[key]] if field == "activation" else settings[key]
+    if "d_k" not in keys:
+        cfg.model.d_k = head_width(source, cfg.model.d_model, cfg.model.h)
+    cfg.model.d_v = cfg.model.d_k
+    return cfg
 
 
 def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from base.errors import UserError, shown
-from configs.common import default
 from data.imported import Unigram
 from infer.convert import table
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import EPSILON, ID, SIZE, obey, require
+from infer.convert.settings import ID, SIZE, configure, obey, require
 from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from infer.convert.weights import Weights
 from model.config import ModelConfig
@@ -21,13 +20,25 @@ _FIXED: dict[str, Any] = {
     "relative_attention_num_buckets": 32,
     "relative_attention_max_distance": 128,
 }
-_SIZES = ("d_model", "d_kv", "d_ff", "num_layers", "num_heads", "vocab_size")
-_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-_RULES = {
-    **dict.fromkeys(_SIZES, SIZE),
-    **dict.fromkeys(_IDS, ID),
-    "layer_norm_epsilon": EPSILON,
+_KEYS = {
+    "N": "num_layers",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "h": "num_heads",
+    "d_k": "d_kv",
+    "norm_epsilon": "layer_norm_epsilon",
 }
+_DEPARTURES = {
+    "positions": "t5",
+    "norm": "pre",
+    "norm_kind": "rms",
+    "feed_forward_biases": False,
+    "scale_attention": False,
+    "scale_embeddings": False,
+    "scale_logits": True,
+    "output_bias": True,  # for rows that are copies of another
+}
+_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
 _TABLE = """
 shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight     embed    v d
 {side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight   {side}/relative_bias        r h
@@ -68,9 +79,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     sizes.setdefault("pad_token_id", 0)
     sizes.setdefault("eos_token_id", 1)
     sizes.setdefault("decoder_start_token_id", sizes["pad_token_id"])
-    obey(path, sizes, _RULES)
+    cfg = configure(path, sizes, _KEYS, _DEPARTURES)
+    cfg.decode.length_penalty = "power"
+    cfg.decode.alpha = 1.0
+    obey(path, sizes, {"vocab_size": SIZE, **dict.fromkeys(_IDS, ID)})
     require(path, sizes, _FIXED | {"num_decoder_layers": sizes["num_layers"]})
-    cfg = _config(sizes)
     inner = read_tokenizer(folder, "T5Tokenizer", "spiece.model")
     unknown = inner.token_to_id("<unk>")
     if unknown is None:
@@ -86,29 +99,6 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     )
     params = with_our_rows(folder, params, rows) | {"output_bias": bias_of_copies(rows)}
     return Imported(folder, cfg, Unigram.of(inner, rows, str(folder)), params)
-
-
-def _config(sizes: dict[str, Any]) -> ConfigDict:
-    """Returns our config of a model with these sizes and T5's departures from the paper."""
-    cfg = default()
-    cfg.model.N = sizes["num_layers"]
-    cfg.model.d_model = sizes["d_model"]
-    cfg.model.d_ff = sizes["d_ff"]
-    cfg.model.h = sizes["num_heads"]
-    cfg.model.d_k = sizes["d_kv"]
-    cfg.model.d_v = sizes["d_kv"]
-    cfg.model.positions = "t5"
-    cfg.model.norm = "pre"
-    cfg.model.norm_kind = "rms"
-    cfg.model.norm_epsilon = sizes["layer_norm_epsilon"]
-    cfg.model.feed_forward_biases = False
-    cfg.model.scale_attention = False
-    cfg.model.scale_embeddings = False
-    cfg.model.scale_logits = True
-    cfg.model.output_bias = True  # for rows that are copies of another
-    cfg.decode.length_penalty = "power"
-    cfg.decode.alpha = 1.0
-    return cfg
 
 
 def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, Any]:

@@ -9,25 +9,12 @@ from ml_collections import ConfigDict
 
 from base.checked_json import read_json
 from base.errors import UserError
-from configs.common import default
 from infer.convert import bert, table
 from infer.convert.folders import Imported, nested
-from infer.convert.settings import (
-    ACTIVATION,
-    BOOL,
-    EPSILON,
-    LARGEST,
-    SIZE,
-    Rule,
-    obey,
-    require,
-)
+from infer.convert.settings import BOOL, LARGEST, SIZE, Rule, configure, obey, require
 from infer.convert.weights import Weights
 from model.config import ModelConfig
 from tasks.vision import image_config
-
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_channels")
-_RULES = {**dict.fromkeys(_SIZES, SIZE), "layer_norm_eps": EPSILON, "hidden_act": ACTIVATION}
 
 _TABLE = """
 embeddings.cls_token                                       token                                    1 1 d
@@ -77,12 +64,10 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
       UserError: a weight or a setting is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
-    obey(path, sizes, _RULES)
-    require(path, sizes, {"qkv_bias": True})
-    cfg = default()
+    cfg = configure(path, sizes, bert.KEYS, bert.DEPARTURES | {"norm": "pre"})
     cfg.task = "vision"
-    bert.set_encoder(cfg, path, sizes)
-    cfg.model.norm = "pre"
+    obey(path, sizes, {"num_channels": SIZE})
+    require(path, sizes, {"qkv_bias": True})
     cfg.image.height, cfg.image.width = _pair(path, sizes, "image_size")
     cfg.image.patch_height, cfg.image.patch_width = _pair(path, sizes, "patch_size")
     mean_c, deviation_c = _normalisation(folder, sizes["num_channels"])
