@@ -5,7 +5,7 @@ Without PyTorch and transformers whoever imports this is skipped, see tests/refe
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +147,8 @@ def change_json(file: Path, **settings: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | settings))
 
 
-def fairseq_state(**settings: Any) -> dict[str, Any]:
-    """Returns what a checkpoint of fairseq holds: a post-norm model of one shared table, under today's names."""
+def fairseq_weights(words: int, *, pre: bool = False, tied: bool = True) -> dict[str, Any]:
+    """Returns random parameters of fairseq's Transformer of the sizes `FAIRSEQ` under today's names."""
     random = torch.Generator().manual_seed(0)
 
     def draw(*shape: int, mean: float = 0.0) -> Any:
@@ -156,27 +156,35 @@ def fairseq_state(**settings: Any) -> dict[str, Any]:
 
     found = {"encoder.version": torch.tensor([3.0]), "encoder.embed_positions._float_tensor": torch.zeros(1)}
     for side, attentions in (("encoder", ["self_attn"]), ("decoder", ["self_attn", "encoder_attn"])):
+        found[f"{side}.embed_tokens.weight"] = draw(words, 16)
+        norms = [f"{side}.layer_norm"] if pre else []
         for layer in (f"{side}.layers.{n}" for n in range(2)):
+            norms += [f"{layer}.{part}_layer_norm" for part in (*attentions, "final")]
             for attention in attentions:
                 for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
                     found[f"{layer}.{attention}.{projection}.weight"] = draw(16, 16)
                     found[f"{layer}.{attention}.{projection}.bias"] = draw(16)
-            for norm in (*(f"{attention}_layer_norm" for attention in attentions), "final_layer_norm"):
-                found |= {f"{layer}.{norm}.weight": draw(16, mean=1.0), f"{layer}.{norm}.bias": draw(16)}
             found |= {f"{layer}.fc1.weight": draw(24, 16), f"{layer}.fc1.bias": draw(24)}
             found |= {f"{layer}.fc2.weight": draw(16, 24), f"{layer}.fc2.bias": draw(16)}
-    table = draw(4 + len(WORDS), 16)
-    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
-        found[f"{name}.weight"] = table
+        for norm in norms:
+            found |= {f"{norm}.weight": draw(16, mean=1.0), f"{norm}.bias": draw(16)}
+    if tied:
+        found["encoder.embed_tokens.weight"] = found["decoder.embed_tokens.weight"]
+    found["decoder.output_projection.weight"] = found["decoder.embed_tokens.weight"] if tied else draw(words, 16)
+    return found
+
+
+def fairseq_state(**settings: Any) -> dict[str, Any]:
+    """Returns what a checkpoint of fairseq holds: a post-norm model of one shared table."""
     sizes = {"source_lang": "en", "target_lang": "de", "share_all_embeddings": True, "max_source_positions": 30}
-    return {"args": argparse.Namespace(**FAIRSEQ | sizes | settings), "model": found}
+    return {"args": argparse.Namespace(**FAIRSEQ | sizes | settings), "model": fairseq_weights(4 + len(WORDS))}
 
 
-def make_fairseq(folder: Path, state: Any) -> Path:
+def make_fairseq(folder: Path, state: Any, words: Sequence[str] = WORDS, codes: str = CODES) -> Path:
     """Writes a checkpoint of fairseq with its files, and returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     for language in ("en", "de"):
-        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
-    (folder / "bpecodes").write_text(CODES)
+        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in words))
+    (folder / "bpecodes").write_text(codes)
     torch.save(state, folder / "model.pt")
     return folder / "model.pt"

@@ -1,6 +1,6 @@
 """Synthetic checkpoints of fairseq, in the layouts of its first and its last versions, against its forward pass.
 
-Skipped without PyTorch, see tests/extras.py.
+Skipped without PyTorch and transformers, see tests/extras.py.
 """
 
 import argparse
@@ -26,16 +26,13 @@ from infer.convert.bart_names import without_zero_biases
 from infer.convert.folders import make_run
 from infer.runs import open_run
 from model.transformer import Transformer
+from tests import foreign
+from tests.foreign import FAIRSEQ
 
 TOLERANCE = 1e-4
-D, H, F, N = 16, 2, 24, 2
+D, H, N = 16, 2, 2
 WORDS = ["the", "d@@", "og", "o@@", "g", ".", "h@@", "und", "der", "a@@", "b", "madeupword0000"]
 CODES = ["#version: 0.2", "o g</w>", "t h", "th e</w>", "u n", "un d</w>", "d e", "de r</w>", ""]
-SIZES = {
-    f"{side}_{key}": value
-    for side in ("encoder", "decoder")
-    for key, value in {"layers": N, "embed_dim": D, "ffn_embed_dim": F, "attention_heads": H}.items()
-}
 NORMS = {
     "encoder": ["self_attn_layer_norm", "final_layer_norm"],
     "decoder": ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"],
@@ -44,33 +41,11 @@ NORMS = {
 
 def weights(pre, tied):
     """Random parameters under today's names."""
-    random = torch.Generator().manual_seed(0)
-
-    def draw(*shape, mean=0.0):
-        return mean + 0.3 * torch.randn(shape, generator=random)
-
-    found = {}
-    for side, norms in NORMS.items():
-        found[f"{side}.embed_tokens.weight"] = draw(4 + len(WORDS), D)
-        layers = [f"{side}.layers.{n}" for n in range(N)]
-        for layer in layers:
-            for attention in ["self_attn", "encoder_attn"][: len(norms) - 1]:
-                for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                    found[f"{layer}.{attention}.{projection}.weight"] = draw(D, D)
-                    found[f"{layer}.{attention}.{projection}.bias"] = draw(D)
-            found |= {f"{layer}.fc1.weight": draw(F, D), f"{layer}.fc1.bias": draw(F)}
-            found |= {f"{layer}.fc2.weight": draw(D, F), f"{layer}.fc2.bias": draw(D)}
-        for norm in [f"{layer}.{norm}" for layer in layers for norm in norms] + [f"{side}.layer_norm"] * pre:
-            found |= {f"{norm}.weight": draw(D, mean=1.0), f"{norm}.bias": draw(D)}
-    if tied:
-        found["encoder.embed_tokens.weight"] = found["decoder.embed_tokens.weight"]
-    else:
-        found["decoder.output_projection.weight"] = draw(4 + len(WORDS), D)
-    return found | {"encoder.version": torch.tensor([3.0])}
+    return foreign.fairseq_weights(4 + len(WORDS), pre=pre, tied=tied)
 
 
 def old_layout(given):
-    """The same with q, k and v in one matrix, and numbered layer norms."""
+    """The same with q, k and v in one matrix, numbered layer norms, and no copy of the one table for the softmax."""
     found = {}
     for name, array in given.items():
         for side, norms in NORMS.items():
@@ -80,7 +55,7 @@ def old_layout(given):
         if ".q_proj." in name:
             parts = [given[name.replace(".q_proj.", f".{letter}_proj.")] for letter in "qkv"]
             found[name.replace(".q_proj.", ".in_proj_")] = torch.cat(parts)
-        elif ".k_proj." not in name and ".v_proj." not in name:
+        elif not any(part in name for part in (".k_proj.", ".v_proj.", "output_projection")):
             found[name] = array
     return found
 
@@ -126,12 +101,7 @@ def logits(given, source, target, pre):
 
 
 def write(folder, state):
-    folder.mkdir()
-    for language in ("en", "de"):
-        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
-    (folder / "bpecodes").write_text("\n".join(CODES))
-    torch.save(state, folder / "model.pt")
-    return folder / "model.pt"
+    return foreign.make_fairseq(folder, state, WORDS, "\n".join(CODES))
 
 
 @pytest.mark.parametrize("layout", ["old", "new"])
@@ -140,11 +110,11 @@ def test_logits_are_fairseqs(layout, tmp_path):
     given = weights(pre, tied=not pre)
     languages = {"source_lang": "en", "target_lang": "de"}
     if layout == "old":
-        settings = argparse.Namespace(**SIZES, **languages, share_all_embeddings=True, dropout=0.1)
+        settings = argparse.Namespace(**FAIRSEQ, **languages, share_all_embeddings=True, dropout=0.1)
         state = {"args": settings, "model": old_layout(given)}
     else:
         normalise = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-        model = argparse.Namespace(**SIZES, **normalise, share_decoder_input_output_embed=False)
+        model = argparse.Namespace(**FAIRSEQ, **normalise, share_decoder_input_output_embed=False)
         state = {"args": None, "cfg": {"model": model, "task": languages}, "model": given}
     make_run(tmp_path / "run", fairseq.read(write(tmp_path / "given", state)))
     run = open_run(tmp_path / "run")
@@ -164,7 +134,7 @@ def test_logits_are_fairseqs(layout, tmp_path):
 @pytest.mark.parametrize("limits", [(30, 20), (20, 30)])
 def test_a_side_with_fewer_positions_limits_the_model(limits, tmp_path):
     given = dict(zip(("max_source_positions", "max_target_positions"), limits, strict=True))
-    settings = argparse.Namespace(**SIZES, **given, source_lang="en", target_lang="de", share_all_embeddings=True)
+    settings = argparse.Namespace(**FAIRSEQ, **given, source_lang="en", target_lang="de", share_all_embeddings=True)
     found = fairseq.read(write(tmp_path / "given", {"args": settings, "model": weights(pre=False, tied=True)}))
     assert found.config.model.max_positions == len(found.params["source_positions"]) == 20
 
@@ -217,7 +187,7 @@ def test_a_hostile_file_is_refused_and_not_executed(tmp_path):
 def test_what_is_missing_or_unknown_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"absent\.pt: no such file$"):
         fairseq.read(tmp_path / "absent.pt")
-    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", encoder_learned_pos=True)
+    settings = argparse.Namespace(**FAIRSEQ, source_lang="en", target_lang="de", encoder_learned_pos=True)
     path = write(tmp_path / "given", {"args": settings, "model": {}})
     with pytest.raises(UserError, match=r"encoder_learned_pos=True is not supported; it must be False$"):
         fairseq.read(path)
@@ -236,7 +206,7 @@ def test_what_it_recorded_of_its_training_is_passed_over(kind, tmp_path, monkeyp
     recorded = meter()
     recorded.sum = np.arange(3.0)
     records = {"train_meters": {"wps": recorded}, "best": np.float64(2.5)}
-    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    settings = argparse.Namespace(**FAIRSEQ, source_lang="en", target_lang="de", share_all_embeddings=True)
     state = {"args": settings, "model": weights(pre=False, tied=True), "extra_state": records}
     path = write(tmp_path / "given", state)
     monkeypatch.delitem(sys.modules, "fairseq.meters")  # as here, where fairseq is not installed
@@ -245,7 +215,7 @@ def test_what_it_recorded_of_its_training_is_passed_over(kind, tmp_path, monkeyp
 
 def test_languages_that_it_did_not_save_are_those_of_its_files(tmp_path):
     none = {"source_lang": None, "target_lang": None}
-    settings = argparse.Namespace(**SIZES, **none, share_all_embeddings=True)
+    settings = argparse.Namespace(**FAIRSEQ, **none, share_all_embeddings=True)
     state = {"args": None, "cfg": {"model": settings, "task": none}, "model": weights(pre=False, tied=True)}
     path = write(tmp_path / "given", state)
     with pytest.raises(UserError, match=r"source_lang is None; it must be the name of a language, or be told by"):
@@ -257,7 +227,7 @@ def test_languages_that_it_did_not_save_are_those_of_its_files(tmp_path):
 
 
 def test_a_dictionary_is_read_as_fairseq_does(tmp_path):
-    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    settings = argparse.Namespace(**FAIRSEQ, source_lang="en", target_lang="de", share_all_embeddings=True)
     path = write(tmp_path / "given", {"args": settings, "model": weights(pre=False, tied=True)})
     words = WORDS[:-1]
     lines = [*(f"{word} 7" for word in words), f"{words[0]} 3 #fairseq:overwrite "]
@@ -273,7 +243,7 @@ def test_a_dictionary_is_read_as_fairseq_does(tmp_path):
 
 
 def test_sinusoids_that_the_oldest_files_save_are_no_weights(tmp_path):
-    settings = argparse.Namespace(**SIZES, source_lang="en", target_lang="de", share_all_embeddings=True)
+    settings = argparse.Namespace(**FAIRSEQ, source_lang="en", target_lang="de", share_all_embeddings=True)
     given = weights(pre=False, tied=True)
     tables = {f"{side}.embed_positions.weights": torch.zeros(32, D) for side in NORMS}
     path = write(tmp_path / "given", {"args": settings, "model": given | tables})
