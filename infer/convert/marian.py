@@ -303,16 +303,16 @@ def _check_positions(weights: Weights, positions: int, d_model: int) -> None:
         name = f"model.{side}.embed_positions.weight"
         if name not in weights:
             continue
-        table = weights.take(name, positions, d_model)
-        largest = float(np.abs(table - _sinusoids(positions, d_model)).max())
+        table_ld = weights.take(name, positions, d_model)
+        largest = float(np.abs(table_ld - _sinusoids(positions, d_model)).max())
         if largest > POSITION_TOLERANCE:
             raise weights.wrong(f"{name} is off by {largest:.2g} from sinusoids, which our model has")
 
 
 def _sinusoids(positions: int, d_model: int) -> np.ndarray:
     """Returns a table of ours in their order."""
-    table = np.array(sinusoids(jnp.arange(positions)[None], d_model)[0])
-    return np.ascontiguousarray(table[:, sines_first(d_model)])
+    table_ld = np.array(sinusoids(jnp.arange(positions)[None], d_model)[0])
+    return np.ascontiguousarray(table_ld[:, sines_first(d_model)])
 
 
 def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
