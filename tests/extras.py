@@ -14,6 +14,7 @@ import pytest
 EXTRAS = {
     "ctranslate2": "convert",
     "flatbuffers": "convert",
+    "grpc": "grpc",
     "ipykernel": "notebooks",
     "jax_cuda13_plugin": "aot-gpu",
     "jupytext": "notebooks",
@@ -33,6 +34,7 @@ EXTRAS = {
     "transformers": "convert",
     "wandb": "wandb",
 }
+_ALONE = {"grpc": "grpcio protobuf", "psycopg": "'psycopg[binary]'"}  # no extras of ours: what to install
 
 
 def needed(package: str) -> ModuleType:
@@ -51,7 +53,7 @@ def skipped(package: str) -> bool:
 def reason(package: str) -> str:
     """Returns why a test is skipped that needs this package."""
     extra = EXTRAS[package]
-    install = "'psycopg[binary]'" if extra == "psycopg" else f"-e '.[{extra}]'"
+    install = _ALONE.get(extra) or f"-e '.[{extra}]'"
     return f"extra {extra}: {package} is not installed (pip install {install})"
 
 

@@ -25,14 +25,12 @@ from tests import tiny
 from train.sweep import command as sweep_command
 from train.sweep.expressions import chain, name_of, product, zipped
 from train.sweep.plan import Sweep, open_plan
-from train.sweep.point import Lost, run_child, summary
+from train.sweep.point import run_child, summary
 from train.sweep.study import HeldPoint, Study
-from train.sweep.worker import Stop, work
+from train.sweep.worker import Stop, Watch, work
 
 ROOT = Path(__file__).parent.parent.parent
 KNOWN = ["seed", "model.h", "model.d_k", "eval.every", "checkpoint.every", "data.train"]
-# The worker of the real command has no other thread; pytest's process may have those of jax.
-forking = pytest.mark.filterwarnings("ignore:os.fork")
 
 
 def test_expressions() -> None:
@@ -208,7 +206,6 @@ def stop() -> Iterator[Stop]:
 
 
 @pytest.mark.slow
-@forking
 def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd: pytest.CaptureFixture[str]) -> None:
     study = opened(tmp_path, *SCRIPTS)
     work(study, command, stop, 0.1)
@@ -228,7 +225,6 @@ def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd
 
 
 @pytest.mark.slow
-@forking
 def test_a_point_that_failed_is_trained_again_when_asked(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,11 +236,9 @@ def test_a_point_that_failed_is_trained_again_when_asked(
     assert ends(other) == {"good": ("done", ""), "wrong": ("waiting", "")}
     work(study, command, stop, 0.1)
     assert ends(other) == {"good": ("done", ""), "wrong": ("done", "")}
-    assert other.take() is None
 
 
 @pytest.mark.slow
-@forking
 def test_a_worker_says_how_far_it_is(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,7 +259,6 @@ def test_a_worker_says_how_far_it_is(
     ]
 
 
-@forking
 def test_damaged_metrics_fail_their_point_alone(tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = "import sys; open(sys.argv[1] + '/metrics.jsonl', 'w').write('{}\\n')"
     monkeypatch.setitem(SCRIPTS, "wrong", writes)
@@ -276,7 +269,6 @@ def test_damaged_metrics_fail_their_point_alone(tmp_path: Path, stop: Stop, monk
     assert reason == f"{tmp_path}/wrong/metrics.jsonl: damaged in line 1: it has no 'step'"
 
 
-@forking
 def test_a_signal_reaches_the_run_and_gives_the_point_back(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,43 +279,47 @@ def test_a_signal_reaches_the_run_and_gives_the_point_back(
     assert stop.received == signal.SIGTERM
     assert (tmp_path / "sweep" / "logs" / "good.log").read_text() == "saved\n"
     assert ends(study) == {"good": ("interrupted", "")}
-    assert study.take() is not None  # at once
+    told = []
+    study.train_next(lambda point: told.append(point.attempt), told.append)
+    assert told[0] == 2, "at once"
 
 
-@forking
+@pytest.mark.slow
+def test_a_run_that_the_pruner_stops_is_pruned(tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
+
+    def worse(self: Watch) -> bool:
+        self.pruned = True
+        return True
+
+    monkeypatch.setattr(Watch, "__call__", worse)
+    study = opened(tmp_path, "good")
+    work(study, command, stop, 0.1)
+    assert ends(study) == {"good": ("pruned", "")}
+
+
+@pytest.mark.slow
 def test_a_run_of_a_point_that_is_lost_is_killed(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(SCRIPTS, "good", "import signal, time; signal.signal(15, lambda *_: None); time.sleep(60)")
-    study = opened(tmp_path, "good")
-    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: (_ for _ in ()).throw(Lost("given up")))
-    monkeypatch.setattr(study, "finished", lambda: (tmp_path / "sweep" / "logs").exists())
+    study, other = opened(tmp_path, "good"), opened(tmp_path, "good")
+    report = Watch.report
+
+    def too_late(self: Watch) -> list:
+        other.study.tell(0, state=optuna.trial.TrialState.FAIL)
+        monkeypatch.setitem(SCRIPTS, "good", "pass")
+        monkeypatch.setattr(Watch, "report", report)
+        return report(self)
+
+    monkeypatch.setattr(Watch, "report", too_late)
     started = time.monotonic()
     work(study, command, stop, 0.1)
     assert time.monotonic() - started < 30
-    assert "good: given up" in capfd.readouterr().err
-    assert ends(study) == {"good": ("running", "")}  # for the other
+    told = "a point is lost to another worker\ngood: goes on, attempt 2 (1 of 1)\ngood: done"
+    assert told in capfd.readouterr().err
 
 
-@pytest.mark.slow
-@forking
-@pytest.mark.parametrize(("last", "state"), [("valid", "done"), ("train", "pruned")])
-def test_a_run_pruned_when_it_is_over_is_done(
-    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, last: str, state: str
-) -> None:
-    (tmp_path / "sweep").mkdir()
-    study = opened(tmp_path, "good")
-    (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "config.json").write_text('{"steps": 8, "eval": {"patience": 0}}')
-    record = {"step": 8, "kind": last, "seconds": 1.0, "loss": 3.0, "nll": 2.0, "perplexity": 8.0}
-    (tmp_path / "good" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
-    monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
-    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: True)
-    work(study, command, stop, 0.1)
-    assert ends(study)["good"][0] == state
-
-
-@forking
 def test_a_run_that_outlived_its_worker_is_waited_for(
     tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,13 +415,12 @@ from train.sweep import command
 from train.sweep.point import Outcome
 
 
-def work(study, command, stop, idle):
+def work(study, command, stop, every):
     states = [point.state for point in study.statuses()]
     kind = "hyperband" if isinstance(study.study.pruner, HyperbandPruner) else "another pruner"
-    print(study.study.study_name, kind, *states, idle, flush=True)
-    held = study.take()
-    if held is not None:
-        held.finish(Outcome("failed", "why", {}))
+    print(study.study.study_name, kind, *states, every, flush=True)
+    if "failed" not in states:
+        study.train_next(lambda point: Outcome("failed", "why", {}), lambda end: None)
 
 
 command.work = work
@@ -445,9 +440,9 @@ def test_the_flags_of_a_search_reach_its_study(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("mine ")]
     assert told == [
-        "mine hyperband waiting waiting 2.0",
-        "mine hyperband failed waiting 2.0",
-        "mine hyperband waiting waiting 2.0",
+        "mine hyperband waiting waiting 8.0",
+        "mine hyperband failed waiting 8.0",
+        "mine hyperband waiting waiting 8.0",
     ]
 
 
@@ -469,7 +464,6 @@ def test_a_grace_period_without_time_for_heartbeats_is_refused() -> None:
     assert done.returncode == 2 and "--silence" in done.stderr and "no sweep" not in done.stderr
 
 
-@forking
 def test_a_run_finds_the_code_where_an_installed_package_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,21 +477,16 @@ def test_a_sweep_goes_on_with_code_that_has_newer_keys(tmp_path: Path) -> None:
     config = as_json(default())
     old = copy.deepcopy(config)
     del old["model"]["qk_norm"], old["eval"]["every_epochs"], old["amx"]
-    (tmp_path / "sweep").mkdir()
-    write_json(tmp_path / "sweep" / "plan.json", plan(config=old))
-    noted = json.dumps(["grid", old], sort_keys=True)
-    Study(tmp_path, plan(config=old), None, 60, "none").study.set_user_attr("sweep", noted)  # as the older code did
+    open_plan(tmp_path, plan(config=old))
+    Study(tmp_path, plan(config=old), None, 60, "none")  # as the older code does
     recorded = open_plan(tmp_path, plan(config=config))
-    for known in (recorded, plan(config=config)):  # the latter of a machine with a folder, and so a plan, of its own
-        study = Study(tmp_path, known, None, 60, "none").study
-        assert study.user_attrs["sweep"] == noted, "workers with the older code go on, too"
+    Study(tmp_path, recorded, None, 60, "none")
     with pytest.raises(UserError, match="the study s in that storage is of another sweep"):
         Study(tmp_path, plan(config={**config, "seed": 1}), None, 60, "none")
     with pytest.raises(UserError, match=r"another sweep \(seed is 0 there and 1 here\)"):
         open_plan(tmp_path, plan(config={**config, "seed": 1}))
 
 
-@forking
 def test_a_run_is_not_the_train_py_of_the_folder_that_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -550,23 +539,3 @@ def test_a_sweep_in_a_renamed_folder_keeps_the_name_of_its_study(tmp_path: Path)
     (tmp_path / "b" / "sweep").mkdir(parents=True)
     write_json(tmp_path / "b" / "sweep" / "plan.json", plan)
     assert sweep_command._study_of(tmp_path / "b") == "a"
-
-
-@forking
-@pytest.mark.parametrize(("patience", "state"), [(1, "done"), (2, "pruned")])
-def test_a_run_pruned_when_its_patience_has_ended_is_done(
-    tmp_path: Path, stop: Stop, monkeypatch: pytest.MonkeyPatch, patience: int, state: str
-) -> None:
-    (tmp_path / "sweep").mkdir()
-    study = opened(tmp_path, "good")
-    (tmp_path / "good").mkdir()
-    config = {"steps": 8, "eval": {"patience": patience}}
-    (tmp_path / "good" / "config.json").write_text(json.dumps(config))
-    lines = []
-    for step, nll in ((2, 2.0), (4, 2.5)):
-        lines.append(json.dumps({"step": step, "kind": "valid", "loss": nll, "nll": nll, "perplexity": 9.0}) + "\n")
-    (tmp_path / "good" / "metrics.jsonl").write_text("".join(lines))
-    monkeypatch.setitem(SCRIPTS, "good", "import time; time.sleep(60)")
-    monkeypatch.setattr(HeldPoint, "heartbeat", lambda self: True)
-    work(study, command, stop, 0.1)
-    assert ends(study)["good"][0] == state

@@ -17,11 +17,14 @@ from sqlalchemy.exc import OperationalError
 
 from base.errors import UserError
 from tests.extras import needed
-from train.sweep import study as studies
+from train.sweep import storage
 from train.sweep.plan import open_plan
-from train.sweep.point import Lost, Outcome
-from train.sweep.study import HeldPoint, Progress, Study, try_out, without_password
+from train.sweep.point import Outcome, PointStatus
+from train.sweep.space import try_out
+from train.sweep.storage import without_password
+from train.sweep.study import HeldPoint, Lost, Progress, Study
 from train.sweep.table import as_records, as_text
+from train.sweep.worker import Stop, Watch
 
 ROOT = Path(__file__).parent.parent.parent
 PLAN = {
@@ -31,7 +34,7 @@ PLAN = {
     "study": "s",
 }
 DONE = Outcome("done", "", {"nll": 3.0, "nll_best": 2.5})
-LONG = 60.0  # seconds, of which others judge by the database's clock
+AWAY = OperationalError("UPDATE", {}, Exception("database is locked"))
 
 
 def suggest(trial: Any) -> dict[str, Any]:
@@ -44,39 +47,65 @@ def worker(tmp_path: Path) -> Callable[..., Study]:
 
     def opened(trials: int = 3, pruner: str = "none", suggest: Any = suggest, url: str | None = None) -> Study:
         open_plan(tmp_path, PLAN)
-        study = Study(tmp_path, PLAN, url, int(LONG), pruner)
+        study = Study(tmp_path, PLAN, url, 60, pruner)
         study.enqueue({f"trial-{number:03d}": None for number in range(trials)}, suggest, retry=False)
         return study
 
     return opened
 
 
-def take(study: Study) -> HeldPoint:
-    held = study.take()
-    assert held is not None
-    return held
+def train(study: Study, how: Outcome | Callable[[HeldPoint], Outcome | None] | None = DONE) -> list[str]:
+    """Trains the next point, if one is waiting, to this outcome; returns its name and what became of it."""
+    ends: list[PointStatus] = []
+    study.train_next(lambda point: how(point) if callable(how) else how, ends.append)
+    return [word for end in ends for word in (end.name, end.state)]
 
 
 def silence(study: Study) -> None:
-    """Makes all heartbeats so far older than the grace period."""
+    """Makes all heartbeats older than the grace period."""
     database = sqlite3.connect(study.workdir / "sweep" / "study.db")
     with database:
         database.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-61 seconds')")
     database.close()
 
 
+def write_valid(folder: Path, *losses: float) -> None:
+    folder.mkdir(exist_ok=True)
+    record = {"kind": "valid", "loss": 9.0, "perplexity": 2.0}
+    lines = [json.dumps({"step": step, "nll": loss, **record}) + "\n" for step, loss in enumerate(losses, 1)]
+    (folder / "metrics.jsonl").write_text("".join(lines))
+
+
+class NoStop(Stop):
+    """No signal comes, and none is waited for."""
+
+    def __init__(self) -> None:
+        self.received = None
+
+
+def watching(study: Study, point: HeldPoint, *losses: float) -> Watch:
+    """Returns what watches the run of a point that has validated these."""
+    write_valid(study.workdir / point.name, *losses)
+
+    return Watch(point, study.workdir / point.name, NoStop(), 0.0)
+
+
 @pytest.mark.slow
-def test_trials_are_as_many_as_asked_for_however_many_workers(worker: Callable[..., Study], tmp_path: Path) -> None:
+def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callable[..., Study], tmp_path: Path) -> None:
     first, second = worker(), worker()
-    held = [take(first), take(second), take(first)]
-    assert [one.name for one in held] == ["trial-000", "trial-001", "trial-002"]
-    assert second.take() is None
-    assert not second.finished()
-    held[0].finish(DONE)
-    held[1].finish(Outcome("pruned", "", {}))
-    held[2].finish(Outcome("failed", "update 3: the loss is nan", {}))
-    assert first.finished()
-    assert first.take() is None
+    values = []
+
+    def beside(point: HeldPoint) -> Outcome:
+        values.append(point.overrides)
+        assert [point.state for point in second.statuses()] == ["running", "waiting", "waiting"]
+        assert train(second, Outcome("pruned", "", {})) == ["trial-001", "pruned"]
+        assert not second.finished()
+        return DONE
+
+    assert train(first, beside) == ["trial-000", "done"]
+    assert train(first, Outcome("failed", "update 3: the loss is nan", {})) == ["trial-002", "failed"]
+    assert first.finished() and second.finished()
+    assert train(first) == []
     points = second.statuses()
     assert [(point.state, point.reason) for point in points] == [
         ("done", ""),
@@ -84,17 +113,16 @@ def test_trials_are_as_many_as_asked_for_however_many_workers(worker: Callable[.
         ("failed", "update 3: the loss is nan"),
     ]
     assert points[0].summary == DONE.summary
-    assert points[0].overrides == held[0].overrides != held[1].overrides
+    assert points[0].overrides == values[0] != points[1].overrides
     result = json.loads((tmp_path / "sweep" / "results" / "trial-002.json").read_text())
     assert result == {"state": "failed", "reason": "update 3: the loss is nan", "summary": {}}
-    more = worker(trials=4)
-    assert take(more).name == "trial-003"
-    assert first.take() is None  # it was asked for three
+    assert train(worker(trials=4)) == ["trial-003", "done"]
 
 
 RACER = """
 import sys, time
 from pathlib import Path
+from train.sweep.point import Outcome
 from train.sweep.study import Study
 folder = Path(sys.argv[1])
 config = {"steps": 1, "eval": {"every": 1, "every_epochs": 0}}
@@ -103,132 +131,123 @@ study.enqueue({str(number): {} for number in range(16)}, lambda trial: {}, retry
 (folder / "ready" / sys.argv[2]).touch()
 while len(list((folder / "ready").iterdir())) < 4:
     time.sleep(0.01)
-while not study.finished() and (held := study.take()):
-    print(held.name)
+while study.train_next(lambda point: print(point.name) or Outcome("done", "", {}), lambda end: None):
+    pass
 """
 
 
 @pytest.mark.slow
 def test_of_four_processes_racing_for_points_one_gets_each(tmp_path: Path) -> None:
     (tmp_path / "ready").mkdir()
-    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "results").mkdir(parents=True)
     command = [sys.executable, "-c", RACER, str(tmp_path)]
     racers = [subprocess.Popen([*command, str(i)], cwd=ROOT, stdout=subprocess.PIPE, text=True) for i in range(4)]
-    taken = [name for racer in racers for name in racer.communicate()[0].split()]
-    assert sorted(taken, key=int) == [str(number) for number in range(16)]
+    begun = [name for racer in racers for name in racer.communicate()[0].split()]
+    assert [racer.returncode for racer in racers] == [0] * 4
+    assert sorted(begun, key=int) == [str(number) for number in range(16)]
 
 
 def test_a_point_enqueued_twice_is_trained_once(worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:  # neither sees what the other enqueues
-        patch.setattr(Study, "_counting", lambda self: {})
+        patch.setattr(Study, "_points", lambda self: {})
         here, there = worker(trials=1), worker(trials=1)
-    held = take(here)
-    assert there.take() is None
-    held.finish(DONE)
+
+    def beside(point: HeldPoint) -> Outcome:
+        assert train(there) == []
+        return DONE
+
+    assert train(here, beside) == ["trial-000", "done"]
+    assert train(there) == []
     assert here.finished()
-    assert there.take() is None
-    assert [point.name for point in there.statuses()] == ["trial-000"]
+    assert [(point.name, point.state) for point in there.statuses()] == [("trial-000", "done")]
 
 
-def test_a_trial_given_back_is_taken_up_with_its_parameters(worker: Callable[..., Study]) -> None:
+def test_a_point_given_back_is_trained_by_another_worker_with_its_values(worker: Callable[..., Study]) -> None:
     here, there = worker(trials=1), worker(trials=1)
-    held = take(here)
-    held.release()
+    points = []
+
+    def validated(point: HeldPoint, *losses: float) -> None:
+        points.append(point)
+        watching(there, point, *losses).report()
+
+    assert train(here, lambda point: validated(point, 3.0, 2.0)) == ["trial-000", "interrupted"]
+    assert [(point.state, point.nll) for point in there.statuses()] == [("interrupted", {1: 3.0, 2: 2.0})]
     assert not there.finished()
-    assert there.statuses()[0].state == "interrupted"
-    again = take(there)
-    assert (again.name, again.overrides, again.attempt) == (held.name, held.overrides, 2)
-    with pytest.raises(Lost, match=r"^lost to another worker$"):
-        held.finish(DONE)
-    held.release()  # changes nothing
-    again.finish(DONE)
-    assert here.finished()
+    assert train(there, lambda point: validated(point, 9.0, 9.0, 1.5) or DONE) == ["trial-000", "done"]
+    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0, 3: 1.5}, "each validation is reported once"
+    first, again = points
+    assert (first.attempt, again.attempt, again.reported) == (1, 2, 2)
+    assert first.overrides == again.overrides == here.statuses()[0].overrides
 
 
-def test_a_silent_trial_is_taken_up_and_its_worker_finds_out(
-    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
+def test_a_silent_worker_loses_its_point_and_finds_out(worker: Callable[..., Study]) -> None:
     slow, living = worker(trials=1), worker(trials=1)
-    held = take(slow)
-    for clock[0] in (20.0, 40.0, 60.0, 80.0):  # as long as its heart beats, it keeps the trial
+
+    def silent(point: HeldPoint) -> Outcome:
+        assert train(living) == [], "its heart beats"
         silence(slow)
-        held.heartbeat()
-        assert living.take() is None
-    silence(slow)
-    assert slow.statuses()[0].state == "interrupted"
-    assert slow.study.trials[0].state == TrialState.RUNNING, "whoever only looks ends no trial"
-    again = take(living)
-    assert (again.name, again.overrides, again.attempt) == (held.name, held.overrides, 2)
-    clock[0] = 111.0
-    with pytest.raises(Lost, match=r"^without a heartbeat for 31 s, so that another worker may"):
-        held.heartbeat()
-    held._last = 100.0
-    with pytest.raises(Lost, match=r"^lost to another worker$"):  # if it did not know, the study would say so
-        held.heartbeat()
-    with pytest.raises(Lost):
-        held.finish(DONE)
-    again.finish(DONE)
+        assert train(living) == ["trial-000", "done"]
+        watching(slow, point, 9.0)()  # raises
+        raise AssertionError
+
+    with pytest.raises(Lost, match=r"^a point is lost to another worker$"):
+        train(slow, silent)
     assert [trial.state for trial in slow.study.trials] == [TrialState.FAIL, TrialState.COMPLETE]
+    assert [(point.name, point.state) for point in slow.statuses()] == [("trial-000", "done")]
 
 
-def test_a_worker_silent_for_half_the_grace_period_stops_before_another_may_begin(
-    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
-    held = take(worker(trials=1))
-    clock[0] = LONG / 2
-    held.heartbeat()
-    clock[0] = LONG + 1
-    with pytest.raises(Lost):
-        held.heartbeat()
-
-
-def test_a_worker_killed_as_it_takes_a_point_does_not_keep_it(
-    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_killed_as_it_gives_a_point_back_does_not_lose_it(worker: Callable[..., Study]) -> None:
     here, there = worker(trials=1), worker(trials=1)
-    monkeypatch.setattr(studies, "HeldPoint", lambda *_: (_ for _ in ()).throw(SystemExit))
-    with pytest.raises(SystemExit):  # between the trial's being RUNNING and the first heartbeat of its run
-        here.take()
-    monkeypatch.undo()
-    assert there.take() is None
-    silence(there)
-    assert take(there).name == "trial-000"
+    with pytest.raises(KeyboardInterrupt):  # as if it were killed before it enqueues the point again
+        train(here, lambda point: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert here.statuses()[0].state == "interrupted" and not there.finished()
+    assert train(there) == ["trial-000", "done"]
 
 
-def test_a_worker_killed_as_it_enqueues_a_stale_trial_does_not_lose_it(worker: Callable[..., Study]) -> None:
-    here, there = worker(trials=1), worker(trials=1)
-    take(here)
-    trial = here.study.trials[0]
-    here.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-    assert not there.finished()
-    assert take(there).name == "trial-000"
+def test_a_mistake_in_our_own_code_is_not_blamed_on_the_storage(worker: Callable[..., Study]) -> None:
+    for error in (ValueError("of ours"), KeyError("x")):
+        with pytest.raises(type(error), match=str(error)):
+            train(worker(trials=1), lambda point, error=error: (_ for _ in ()).throw(error))
 
 
-def test_a_heartbeat_outlives_a_hiccup_of_the_storage(
+def test_a_validation_is_reported_once_the_storage_is_back(
     worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(studies, "monotonic", lambda: clock[0])
-    held = take(worker())
-    recorded = []
-    record = RDBStorage.record_heartbeat
-    monkeypatch.setattr(
-        RDBStorage, "record_heartbeat", lambda storage, trial: recorded.append(clock[0]) or record(storage, trial)
-    )
-    away = OperationalError("", {}, Exception("away"))
-    with monkeypatch.context() as patch:
-        patch.setattr(RDBStorage, "set_trial_user_attr", lambda *_, **__: (_ for _ in ()).throw(away))
-        clock[0] = 20.0
-        held.heartbeat()
-    clock[0] = 29.0
-    held.heartbeat()
-    clock[0] = 50.0
-    held.heartbeat()
-    assert recorded == [29.0, 50.0]
+    here = worker(trials=1)
+
+    def unlucky(point: HeldPoint) -> Outcome:
+        watch = watching(here, point, 3.0)
+        for method in ("set_trial_user_attr", "set_trial_intermediate_value"):
+            with monkeypatch.context() as patch:
+                patch.setattr(RDBStorage, method, lambda *_, **__: (_ for _ in ()).throw(AWAY))
+                assert not watch()
+        assert here.statuses()[0].nll == {}
+        watch()
+        assert here.statuses()[0].nll == {1: 3.0}
+        return DONE
+
+    assert train(here, unlucky) == ["trial-000", "done"]
+
+
+def test_that_the_pruner_stops_a_point_is_not_forgotten_when_the_storage_is_away(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = worker(pruner="asha")
+    report = RDBStorage.set_trial_intermediate_value
+
+    def unlucky(storage: RDBStorage, trial_id: int, step: int, value: float) -> None:
+        if step == 2:
+            raise AWAY
+        report(storage, trial_id, step, value)
+
+    def worse(point: HeldPoint) -> Outcome:
+        with monkeypatch.context() as patch:
+            patch.setattr(RDBStorage, "set_trial_intermediate_value", unlucky)
+            assert watching(here, point, 5.0, 5.0)()
+        return Outcome("pruned", "", {})
+
+    assert train(here, lambda point: DONE if not watching(here, point, 1.0)() else None) == ["trial-000", "done"]
+    assert train(here, worse) == ["trial-001", "pruned"]
 
 
 def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[..., Study]) -> None:
@@ -238,9 +257,9 @@ def test_a_trial_whose_keys_do_not_fit_together_fails_alone(worker: Callable[...
         return suggest(trial)
 
     here = worker(trials=2, suggest=picky)
-    assert take(here).name == "trial-001"
-    points = here.statuses()
-    assert (points[0].state, points[0].reason) == ("failed", "config: model.h is odd")
+    assert train(here) == ["trial-000", "failed"]
+    assert train(here) == ["trial-001", "done"]
+    assert here.statuses()[0].reason == "config: model.h is odd"
 
 
 def test_a_trial_whose_keys_the_storage_could_not_keep_is_given_back(worker: Callable[..., Study]) -> None:
@@ -250,135 +269,61 @@ def test_a_trial_whose_keys_the_storage_could_not_keep_is_given_back(worker: Cal
         calls.append(trial.number)
         if len(calls) == 1:
             away = StorageInternalError("an error of the database")  # as Optuna says it, and `Sweep`
-            away.__cause__ = OperationalError("UPDATE", {}, Exception("database is locked"))
+            away.__cause__ = AWAY
             raise UserError("search(): the database is locked") from away
         return suggest(trial)
 
     here = worker(trials=1, suggest=unlucky)
-    held = here.take() or take(here)
-    assert held.name == "trial-000" and len(calls) == 2
-    held.finish(DONE)
-    assert [point.state for point in here.statuses()] == ["done"]
+    assert train(here) == ["trial-000", "interrupted"]
+    assert train(here) == ["trial-000", "done"]
 
 
-def test_a_trial_taken_away_while_its_keys_are_chosen_is_dropped(worker: Callable[..., Study]) -> None:
-    def slow(trial: Any) -> dict[str, Any]:
-        here.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-        try:
-            return suggest(trial)
-        except Exception as error:  # as `Sweep` does with whatever search(trial) raises
-            raise UserError(f"search(): {error}") from error
-
-    here = worker(trials=1, suggest=slow)
-    assert here.take() is None
-    assert here.statuses()[0].state == "interrupted"
-
-
-def test_a_trial_that_failed_is_tried_again_with_its_parameters(worker: Callable[..., Study]) -> None:
+def test_a_trial_that_failed_is_tried_again_with_its_values(worker: Callable[..., Study]) -> None:
     here = worker(trials=1)
-    held = take(here)
-    held.finish(Outcome("failed", "killed by SIGKILL", {"step": 3}))
-    for _ in range(2):
-        here.enqueue({"trial-000": None}, suggest, retry=True)
-    again = take(here)
-    assert (again.name, again.overrides) == (held.name, held.overrides)
-    again.finish(DONE)
+    values = []
+    train(here, lambda point: values.append(point.overrides) or Outcome("failed", "killed by SIGKILL", {"step": 3}))
     assert here.finished()
+    for _ in range(2):  # the second finds nothing that failed
+        here.enqueue({"trial-000": None}, suggest, retry=True)
+    assert [point.state for point in here.statuses()] == ["waiting"]
+    assert train(here, lambda point: values.append(point.overrides) or DONE) == ["trial-000", "done"]
+    assert train(here) == []
+    assert values[0] == values[1]
     assert [(point.state, point.reason) for point in here.statuses()] == [("done", "")]
 
 
 def test_the_time_left_is_shared_by_the_workers(worker: Callable[..., Study]) -> None:
     here, there = worker(trials=5), worker(trials=5)
     assert here.progress() == Progress(0, 5, None)
-    for name, outcome in (("done", 6.0), ("pruned", 2.0), ("failed", 100.0)):
-        take(here).finish(Outcome(name, "killed" if name == "failed" else "", {**DONE.summary, "minutes": outcome}))
+    for state, minutes in (("done", 6.0), ("pruned", 2.0), ("failed", 100.0)):
+        train(here, Outcome(state, "killed" if state == "failed" else "", {**DONE.summary, "minutes": minutes}))
     assert here.progress() == Progress(3, 5, 2 * 4.0)
-    held = take(there)
-    assert here.progress() == Progress(3, 5, 2 * 4.0 / 2)
-    held.release()
+    progress = []
+    train(there, lambda point: progress.append(here.progress()))
+    assert progress == [Progress(3, 5, 2 * 4.0 / 2)]
     assert here.progress() == Progress(3, 5, 2 * 4.0)
     for _ in range(2):
-        take(here).finish(DONE)
+        train(here)
     assert here.progress() == Progress(5, 5, None)
-
-
-def write_valid(tmp_path: Path, name: str, *losses: float) -> None:
-    (tmp_path / name).mkdir(exist_ok=True)
-    record = {"kind": "valid", "loss": 9.0, "perplexity": 2.0}
-    lines = [json.dumps({"step": step, "nll": loss, **record}) + "\n" for step, loss in enumerate(losses, 1)]
-    (tmp_path / name / "metrics.jsonl").write_text("".join(lines))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pruner", ["asha", "hyperband"])
-def test_a_trial_that_is_worse_than_others_is_stopped(
-    worker: Callable[..., Study], tmp_path: Path, pruner: str
-) -> None:
+def test_a_trial_that_is_worse_than_others_is_stopped(worker: Callable[..., Study], pruner: str) -> None:
     here = worker(trials=8, pruner=pruner)
-    stopped = []
-    for number in range(8):
-        held = take(here)
-        write_valid(tmp_path, held.name, *(2.0 + number, 1.0 + number))
-        held._last -= 20.0
-        stopped.append(held.heartbeat())
-        held.finish(Outcome("pruned" if stopped[-1] else "done", "", {"nll_best": 1.0 + number}))
+    stopped: list[bool] = []
+
+    def worse(point: HeldPoint) -> Outcome:
+        nll = 1.0 + len(stopped)
+        stopped.append(watching(here, point, 1.0 + nll, nll)())
+        return Outcome("pruned" if stopped[-1] else "done", "", {"nll_best": nll})
+
+    for _ in range(8):
+        train(here, worse)
     assert not stopped[0]
     assert any(stopped)
-    trials = here.study.get_trials()
-    assert trials[0].intermediate_values == {1: 2.0, 2: 1.0}
-    assert trials[0].value == 1.0
-
-
-def validated(held: HeldPoint, *losses: float) -> bool:
-    """Returns whether the pruner stops a point that has validated these."""
-    write_valid(held._study.workdir, held.name, *losses)
-    held._last -= 20.0
-    return held.heartbeat()
-
-
-def is_the_second_of_eight_pruned(worker: Callable[..., Study]) -> bool:
-    """Returns whether `asha`, by which a quarter go on, stops a trial of 2.0 after that of 1.0 and six worse ones."""
-    here = worker(trials=8, pruner="asha")
-    for nll in (5.0, 6.0, 7.0, 8.0, 9.0, 10.0):
-        held = take(here)
-        validated(held, nll)
-        held.finish(Outcome("pruned", "", {"nll_best": nll}))
-    return validated(take(here), 2.0)
-
-
-def test_a_trial_that_was_interrupted_is_compared_with_once(worker: Callable[..., Study]) -> None:
-    here = worker(trials=1, pruner="asha")
-    for _ in range(4):
-        held = take(here)
-        assert not validated(held, 1.0)
-        held.release()
-    take(here).finish(DONE)
-
-    assert not is_the_second_of_eight_pruned(worker)
-
-
-def test_a_trial_taken_up_again_keeps_what_it_reported(worker: Callable[..., Study], tmp_path: Path) -> None:
-    here = worker(trials=1, pruner="asha")
-    held = take(here)
-    write_valid(tmp_path, held.name, 3.0, 2.0)
-    held._last -= 20.0
-    held.heartbeat()
-    held.release()
-    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0}
-    again = take(here)
-    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0}
-    write_valid(tmp_path, held.name, 3.0, 2.0, 1.5)
-    again.finish(DONE)
-    assert here.statuses()[0].nll == {1: 3.0, 2: 2.0, 3: 1.5}
-
-
-def test_a_run_too_short_for_a_heartbeat_is_reported_at_its_end(worker: Callable[..., Study], tmp_path: Path) -> None:
-    here = worker(pruner="asha")
-    held = take(here)
-    write_valid(tmp_path, held.name, 3.0, 2.0)
-    assert not held.heartbeat()
-    held.finish(Outcome("done", "", {"nll_best": 2.0}))
-    assert here.study.get_trials()[0].intermediate_values == {1: 3.0, 2: 2.0}
+    assert here.study.trials[0].intermediate_values == {1: 2.0, 2: 1.0}
+    assert here.study.trials[0].value == 1.0
 
 
 @pytest.mark.parametrize("measures", [{}, {"nll_best": float("nan")}])
@@ -386,14 +331,11 @@ def test_a_search_needs_a_validation_loss_and_a_grid_does_not(
     worker: Callable[..., Study], measures: dict, tmp_path: Path
 ) -> None:
     here = worker(trials=1)
-    take(here).finish(Outcome("done", "", measures))
-    point = here.statuses()[0]
-    assert (point.state, point.reason) == ("failed", "the run has no finite validation nll")
-    plan = {**PLAN, "kind": "grid", "study": "another"}
-    grid = Study(tmp_path, plan, None, 60, "asha")
+    assert train(here, Outcome("done", "", measures)) == ["trial-000", "failed"]
+    assert here.statuses()[0].reason == "the run has no finite validation nll"
+    grid = Study(tmp_path, {**PLAN, "kind": "grid", "study": "another"}, None, 60, "asha")
     grid.enqueue({"base": {}}, suggest, retry=False)
-    take(grid).finish(Outcome("done", "", measures))
-    assert grid.statuses()[0].state == "done"
+    assert train(grid, Outcome("done", "", measures)) == ["base", "done"]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +365,7 @@ def test_a_study_of_another_sweep_is_refused(tmp_path: Path) -> None:
     for other in ({**PLAN, "config": {**PLAN["config"], "steps": 17}}, {**PLAN, "kind": "grid"}):  # type: ignore[dict-item]
         with pytest.raises(UserError, match="the study s in that storage is of another sweep; choose another --study"):
             Study(tmp_path, other, None, 60, "asha")
-    with pytest.raises(UserError, match="--storage: it does not have this study"):
+    with pytest.raises(UserError, match="--storage: it has no study t"):
         Study(tmp_path, {**PLAN, "study": "t"}, None, 60)
 
 
@@ -434,26 +376,28 @@ def test_a_study_of_another_sweep_is_refused(tmp_path: Path) -> None:
         ("sqlite:////nowhere/at/all.db", "--storage: unable to open database file"),
         ("oracel://x", "--storage: Can't load plugin: sqlalchemy.dialects:oracel"),
         ("study.db", "--storage: Could not parse SQLAlchemy URL"),
+        ("grpc://localhost:1", "--storage=grpc://localhost:1: no Optuna proxy answers there"),
     ],
 )
 def test_a_storage_out_of_reach_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
-    if "psycopg" in url:
-        needed("psycopg")
-    monkeypatch.setattr(studies, "sleep", lambda seconds: None)
+    for package in ("psycopg", "grpc"):
+        if package in url:
+            needed(package)
+    monkeypatch.setattr(storage, "sleep", lambda seconds: None)
+    monkeypatch.setattr(storage, "_PATIENCE", 0.2)
+    (tmp_path / "sweep").mkdir()
     with pytest.raises(UserError, match=message) as error:
         Study(tmp_path, PLAN, url, 60, "asha")
     assert "\n" not in str(error.value)
 
 
 def test_a_given_database_serves_as_the_folders_own_does(tmp_path: Path, worker: Callable[..., Study]) -> None:
-    url = f"sqlite:///{tmp_path}/a?b%20.db"
+    url = f"sqlite:///{tmp_path}/a.db"
     here, there = worker(trials=2, url=url), worker(trials=2, url=url)
-    held = take(here)
-    take(there).finish(DONE)
-    held.release()
-    take(there).finish(DONE)
+    assert train(here, None) == ["trial-000", "interrupted"]
+    assert [train(there) for _ in range(2)] == [["trial-001", "done"], ["trial-000", "done"]]
     assert here.finished()
     points = Study(tmp_path, PLAN, url, 60).statuses()
     assert [(point.name, point.state) for point in points] == [("trial-000", "done"), ("trial-001", "done")]
@@ -468,45 +412,6 @@ def test_a_search_is_tried_out_first() -> None:
     try_out(suggest)
     with pytest.raises(UserError, match="no such key"):
         try_out(lambda trial: (_ for _ in ()).throw(UserError("there is no such key")))
-
-
-def test_a_validation_is_reported_once_the_storage_is_back(
-    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    here = worker(trials=1)
-    held = take(here)
-    write_valid(tmp_path, held.name, 3.0)
-    held._last -= 20.0
-    away = OperationalError("", {}, Exception("away"))
-    with monkeypatch.context() as patch:
-        patch.setattr(RDBStorage, "set_trial_intermediate_value", lambda *_, **__: (_ for _ in ()).throw(away))
-        held.heartbeat()
-    held.heartbeat()
-    assert here.statuses()[0].nll == {1: 3.0}
-
-
-def test_an_interrupted_trial_is_in_one_bracket_of_hyperband_once(worker: Callable[..., Study]) -> None:
-    here = worker(trials=1, pruner="hyperband")
-    pruner: Any = here.study.pruner
-    for attempt in range(4):
-        held = take(here)
-        validated(held, *([1.0] * (attempt + 1)))
-        brackets = [pruner._create_bracket_study(here.study, number).get_trials() for number in range(3)]
-        members = [[trial.number for trial in bracket] for bracket in brackets]
-        assert members == [[attempt], [], []]  # number 1 would be in the second bracket if it were no copy
-        held.release()
-
-
-def test_a_trial_that_was_tried_again_is_compared_with_once(worker: Callable[..., Study]) -> None:
-    here = worker(trials=1, pruner="asha")
-    for _ in range(4):
-        held = take(here)
-        assert not validated(held, 1.0)
-        held.finish(Outcome("failed", "killed by SIGKILL", {}))
-        here.enqueue({"trial-000": None}, suggest, retry=True)
-    take(here).finish(DONE)
-
-    assert not is_the_second_of_eight_pruned(worker)
 
 
 def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> None:
@@ -557,7 +462,7 @@ def test_changed_choices_are_refused_before_a_trial_is_lost(
 
 
 def test_a_parameter_of_another_kind_is_refused(worker: Callable[..., Study]) -> None:
-    take(worker(trials=1))
+    train(worker(trials=1))
     worker(trials=2, suggest=lambda trial: {"optim.lr": trial.suggest_float("lr", 1.0, 2.0, log=True)})
     with pytest.raises(
         UserError, match=r"another sweep \(lr is drawn from Float.*log=True.* there and .*log=False.* here\)"
@@ -572,8 +477,8 @@ def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[
         return suggest(trial)
 
     here = worker(trials=3, suggest=picky)
-    held = take(here)
-    held.finish(DONE)
+    train(here)
+    train(here)
     config = {"steps": 16, "optim.lr": 1.0}
     records = as_records(here.statuses(), config)
     assert {record["point"]: record.get("optim.lr") for record in records} == {
@@ -581,28 +486,7 @@ def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[
         "trial-001": None,
         "trial-002": None,
     }, "that of one trial alone differs from nothing"
-    take(here).finish(DONE)
+    train(here)
     records = as_records(here.statuses(), config)
     assert [record["optim.lr"] for record in records if record["point"] == "trial-000"] == [None]
     assert "None" not in as_text(records)
-
-
-def test_that_the_pruner_stops_a_point_is_not_forgotten_when_the_storage_is_away(
-    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = worker(pruner="asha")
-    held = take(here)
-    assert not validated(held, 1.0)
-    held.finish(DONE)
-    held = take(here)
-    away = OperationalError("", {}, Exception("away"))
-    report = RDBStorage.set_trial_intermediate_value
-
-    def unlucky(storage: RDBStorage, trial_id: int, step: int, value: float) -> None:
-        if step == 2:
-            raise away
-        report(storage, trial_id, step, value)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RDBStorage, "set_trial_intermediate_value", unlucky)
-        assert validated(held, 5.0, 5.0)

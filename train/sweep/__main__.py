@@ -7,9 +7,9 @@
 
 Besides `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. Give the same command
-again to start another worker, also on another machine if --storage is a database that they all reach. Workers share the
-points, skip finished ones, and resume those of a dead worker from their last checkpoints. Each point is a run of its
-own, `python -m train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
+again to start another worker, also on another machine if they all reach --storage. Workers share the points, skip
+finished ones, and resume those of a dead worker from their last checkpoints. Each point is a run of its own, `python -m
+train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
 Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done,
 1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143
@@ -37,7 +37,7 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "storage",
     None,
-    "SQLAlchemy URL of the database; default: an SQLite file in the folder",
+    "SQLAlchemy URL of a database, or grpc://HOST:PORT; default: an SQLite file in the folder",
 )
 flags.DEFINE_string("study", None, "name of the study in its storage; default: the folder's")
 flags.DEFINE_enum(
@@ -52,7 +52,7 @@ flags.DEFINE_integer(
     "seconds without a heartbeat after which a worker counts as dead",
     lower_bound=6,  # a heartbeat is due every sixth of it, and the loop that sends them runs twice a second
 )
-flags.DEFINE_bool("retry", False, "train failed points again")
+flags.DEFINE_bool("retry", False, "train failed points again; with grpc:// also those of dead workers")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
 flags.DEFINE_bool("json", False, "as --table, in JSON")

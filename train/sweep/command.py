@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
 from train.sweep.point import PointStatus
 from train.sweep.ranking import Setting, best_setting, other_measures
 from train.sweep.seeds import over_seeds
-from train.sweep.study import HeldPoint, Study, try_out, without_password
+from train.sweep.space import try_out
+from train.sweep.storage import without_password
+from train.sweep.study import HeldPoint, Study
 from train.sweep.table import as_csv, as_records, as_text
 from train.sweep.worker import Stop, work
 
@@ -54,16 +57,23 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
         return [sys.executable, "-m", "train", *sweep.arguments(point.overrides), f"--workdir={folder}"]
 
     stop = Stop()
-    work(study, command, stop, idle=options.silence / 24)
+    threading.excepthook = _say_heart_stopped
+    work(study, command, stop, every=options.silence / 6)
     if stop.received:
         return 128 + stop.received
     statuses = study.statuses()
-    states = [point.state for point in statuses if point.name in points]
+    states = [point.state for point in statuses]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
     best = best_setting(statuses, flat(whole_config(plan)))
     won = f"; the lowest {_nll_of(best)}" if best else ""
-    print(f"{workdir}: all points have ended: {counts}{won}; --table shows them", file=sys.stderr)
+    ended = "all points have ended" if study.finished() else "no point is waiting"
+    print(f"{workdir}: {ended}: {counts}{won}; --table shows them", file=sys.stderr)
     return 1 if "failed" in states else 0
+
+
+def _say_heart_stopped(error: threading.ExceptHookArgs) -> None:
+    """Says in one line that Optuna's thread has ended, which records the heartbeats of a point."""
+    print(f"note: no more heartbeats ({error.exc_value}): another worker may take this point over", file=sys.stderr)
 
 
 def _study_of(workdir: Path) -> str:
@@ -90,6 +100,19 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if options.storage is not None or database.exists():
         study = Study(workdir, plan, options.storage, options.silence)
         points = study.statuses()
+    try:
+        _print(options, points, plan, workdir)
+    except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:  # of what no worker writes
+        raise UserError(f"--storage: the study is damaged ({error})") from error
+    if drawn:
+        search = plan["kind"] == "search"
+        importances = study.importances() if study and search else {}
+        draw(points, drawn, search=search, config=flat(whole_config(plan)), importances=importances)
+    return 0
+
+
+def _print(options: flags.FlagValues, points: list[PointStatus], plan: dict[str, Any], workdir: Path) -> None:
+    """Prints what the flags ask for."""
     config = flat(whole_config(plan))
     records = as_records(points, config)
     if options.csv:
@@ -103,11 +126,6 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
             print(f"\n{table.as_text(seeds)}")
     if options.best:
         print(_command_of_best(points, config, workdir))
-    if drawn:
-        search = plan["kind"] == "search"
-        importances = study.importances() if study and search else {}
-        draw(points, drawn, search=search, config=config, importances=importances)
-    return 0
 
 
 def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir: Path) -> str:

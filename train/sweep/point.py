@@ -1,6 +1,5 @@
 """One point of a sweep: the process that trains it, and what its run measured."""
 
-import ctypes
 import math
 import os
 import signal
@@ -16,12 +15,7 @@ from train.sweep.expressions import Point
 Summary = dict[str, int | float]
 _ROOT = Path(__file__).parents[2]  # of the packages: the clone, or `vaswani` where it is installed
 OBJECTIVE = "nll"  # not "loss", which is label-smoothed: comparable also where eps_ls differs
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
-
-
-class Lost(Exception):
-    """Another worker has the point, or may have it soon: its run must be killed at once. The text says which."""
+_LIFELINE = Path(__file__).with_name("lifeline.py")
 
 
 class Outcome(NamedTuple):
@@ -72,29 +66,20 @@ def summary(records: list[dict[str, Any]]) -> Summary:
 def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple[int, str]:
     """Runs `command` to its end, its output appended to `log`; returns the exit status and the last line it printed.
 
-    `watch` is called twice a second, and once at the end. Once it returns True the child is asked to stop (SIGTERM: it
+    `watch` is called twice a second. Once it returns True the child is asked to stop (SIGTERM: it
     saves first); if it raises, the child is killed at once. Ctrl-C reaches the child only through `watch`, for it has
     its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker.
     """
-    parent = os.getpid()
-
-    def die_with_parent() -> None:
-        if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
-
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         start = output.tell()
         child = subprocess.Popen(
-            command,
+            [sys.executable, "-I", "-S", str(_LIFELINE), str(os.getpid()), *command],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # safe: a worker has no other thread
         )
         _wait(child, watch)
     if child.returncode < 0:
@@ -119,7 +104,6 @@ def _wait(child: subprocess.Popen[bytes], watch: Callable[[], bool]) -> None:
                 child.send_signal(signal.SIGTERM)
                 asked = True
             time.sleep(0.5)
-        watch()  # this process may have been suspended for longer than the grace period
     finally:
         if child.poll() is None:
             child.kill()

@@ -1,4 +1,4 @@
-"""A worker of a sweep: takes a point, trains it, records how it ended, and takes the next."""
+"""A worker of a sweep: trains one point after another, as Optuna hands them out, and tells how each is doing."""
 
 import signal
 import sys
@@ -9,14 +9,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from base.checked_json import read_json
+from optuna.exceptions import UpdateFinishedTrialError
+
 from base.errors import UserError
 from run.lock import lock
 from run.records import read_metrics
-from train.patience import has_ended
-from train.sweep.point import OBJECTIVE, Lost, Outcome, run_child, summary
-from train.sweep.study import HeldPoint, Study
+from train.sweep.point import OBJECTIVE, Outcome, PointStatus, run_child, summary
+from train.sweep.storage import STORAGE_ERRORS
+from train.sweep.study import HeldPoint, Lost, Study
 
+_PAUSE = 5.0  # seconds between two looks at whether a point is waiting
 Command = Callable[[HeldPoint, Path], list[str]]  # what trains a point in a folder
 
 
@@ -39,32 +41,80 @@ class Stop:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def work(study: Study, command: Command, stop: Stop, idle: float) -> None:
-    """Trains one point after another until all have ended, wherever, or a signal comes; polls every `idle` seconds."""
+class Watch:
+    """Tells the study how a run is doing, and says when the run is to stop: by a signal, or by the pruner."""
+
+    def __init__(self, point: HeldPoint, folder: Path, stop: Stop, every: float) -> None:
+        """`every` is in seconds."""
+        self.pruned = False
+        self._point = point
+        self._folder = folder
+        self._stop = stop
+        self._every = every
+        self._next = time.monotonic() + every
+        self._reported = point.reported
+
+    def __call__(self) -> bool:
+        """Returns whether the run is to stop; raises Optuna's error where another worker has taken the point."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._every
+            try:
+                self.report()
+            except UpdateFinishedTrialError:
+                raise
+            except STORAGE_ERRORS:
+                pass  # it may be back in a moment; all that it has not got is reported then
+        return self.pruned or self._stop.received is not None
+
+    def report(self) -> list[dict[str, Any]]:
+        """Reports what the run has measured; returns its records. Raises `UserError` where they are damaged."""
+        records = read_metrics(self._folder)
+        trial = self._point.trial
+        trial.set_user_attr("summary", summary(records))
+        for record in records:
+            if record["kind"] == "valid" and record["step"] > self._reported:
+                trial.report(record[OBJECTIVE], record["step"])
+                self._reported = record["step"]  # only now, for the storage may be away
+                self.pruned = trial.should_prune() or self.pruned  # at once: Optuna says so only once
+        return records
+
+
+def work(study: Study, command: Command, stop: Stop, every: float) -> None:
+    """Trains one point after another until all have ended, wherever, or a signal comes.
+
+    Every `every` seconds it reports what a run has measured. While others have all points that are left, it waits, for
+    a worker may die; but not where the storage has no heartbeats, and so never says that one has.
+    """
+
+    def train(point: HeldPoint) -> Outcome | None:
+        begins = "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}"
+        _say(f"{point.name}: {begins} ({point.number} of {study.progress().points})")
+        return _train(point, study.workdir, command, stop, every)
+
+    def say_end(point: PointStatus) -> None:
+        _say(f"{point.name}: {_ending(point)}; {_counts(study)}")
+
     while not stop.received and not study.finished():
-        point = study.take()
-        if point is None:
-            stop.pause(idle)
-            continue
         try:
-            outcome = _train(point, study, command, stop)
-            if outcome is None:
-                point.release()
-                _say(point, f"given back; {_counts(study)}")
-            else:
-                recorded = point.finish(outcome)
-                _say(point, f"{_ending(recorded)}; {_counts(study)}")
+            if study.train_next(train, say_end):
+                continue
         except Lost as lost:
-            _say(point, str(lost))
+            _say(str(lost))
+            continue
+        if not study.has_heartbeats:
+            return
+        stop.pause(min(every, _PAUSE))
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(point: PointStatus) -> str:
     """Returns in words how a point ended: its state, the reason of a failure, and its lowest nll."""
-    if outcome.reason:
-        return f"{outcome.state}: {outcome.reason}"
-    if f"{OBJECTIVE}_best" not in outcome.summary:
-        return outcome.state
-    return f"{outcome.state}, lowest {OBJECTIVE} {outcome.summary[f'{OBJECTIVE}_best']:.4f}"
+    if point.state == "interrupted":
+        return "given back"
+    if point.reason:
+        return f"{point.state}: {point.reason}"
+    if f"{OBJECTIVE}_best" not in point.summary:
+        return point.state
+    return f"{point.state}, lowest {OBJECTIVE} {point.summary[f'{OBJECTIVE}_best']:.4f}"
 
 
 def _counts(study: Study) -> str:
@@ -74,47 +124,31 @@ def _counts(study: Study) -> str:
     return counts if progress.minutes_left is None else f"{counts}, about {progress.minutes_left:,.1f} min left"
 
 
-def _train(point: HeldPoint, study: Study, command: Command, stop: Stop) -> Outcome | None:
+def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop, every: float) -> Outcome | None:
     """Returns how the point ended; None where its run was only interrupted."""
-    folder = study.workdir / point.name
-    log = study.workdir / "sweep" / "logs" / f"{point.name}.log"
-    pruned = False
-
-    def watch() -> bool:
-        nonlocal pruned
-        pruned = point.heartbeat() or pruned
-        return pruned or stop.received is not None
-
+    folder = workdir / point.name
+    log = workdir / "sweep" / "logs" / f"{point.name}.log"
+    watch = Watch(point, folder, stop, every)
     try:
         folder.mkdir(exist_ok=True)
         while not _is_free(folder):  # a run that outlived its worker (not on Linux) is still in there
             if watch():
                 return None
             stop.pause(1.0)
-        begins = "begins" if point.attempt == 1 else f"goes on, attempt {point.attempt}"
-        number = 1 + [*study.points].index(point.name)
-        _say(point, f"{begins} ({number} of {len(study.points)})")
         status, last_line = run_child(command(point, folder), log, watch)
         if status < 0:
             stop.pause(1.0)  # what killed the run may be about to reach this process, too
-        records = read_metrics(folder)
+        stopped_by_pruner = watch.pruned
+        measures = summary(watch.report())  # later points are compared with what it reports
     except UserError as error:
         return Outcome("failed", str(error), {})
-    measures = summary(records)
-    # A run that has ended by itself may still be saving when the pruner stops it.
-    if status == 0 or (pruned and records and _has_ended(folder, records)):
+    if status == 0:
         return Outcome("done", "", measures)
-    if pruned:
+    if stopped_by_pruner:
         return Outcome("pruned", "", measures)
     if stop.received or status in (130, 143, -signal.SIGINT, -signal.SIGTERM):
         return None
     return Outcome("failed", last_line, measures)
-
-
-def _has_ended(folder: Path, records: list[dict[str, Any]]) -> bool:
-    """Returns whether the run in a folder has nothing left to train, by its config."""
-    config = read_json(folder / "config.json", {"steps": int, "eval": {"patience": int}})
-    return has_ended(records, config["steps"], config["eval"]["patience"])
 
 
 def _is_free(folder: Path) -> bool:
@@ -123,5 +157,5 @@ def _is_free(folder: Path) -> bool:
     return False
 
 
-def _say(point: HeldPoint, text: str) -> None:
-    print(f"{point.name}: {text}", file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
