@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from base.errors import UserError
 from tests.extras import needed
+from train.sweep import command as sweep_command
 from train.sweep import storage
 from train.sweep.plan import open_plan
 from train.sweep.point import Outcome, PointStatus
@@ -227,6 +229,16 @@ def test_a_validation_is_reported_once_the_storage_is_back(
         return DONE
 
     assert train(here, unlucky) == ["trial-000", "done"]
+
+
+def test_a_heart_that_stops_is_one_line_and_the_point_is_trained(
+    worker: Callable[..., Study], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", sweep_command._say_heart_stopped)
+    monkeypatch.setattr(RDBStorage, "record_heartbeat", lambda *_: (_ for _ in ()).throw(AWAY))
+    assert train(worker(trials=1)) == ["trial-000", "done"]
+    reason = "--storage: database is locked"
+    assert capfd.readouterr().err == f"note: no more heartbeats ({reason}): another worker may take this point over\n"
 
 
 def test_that_the_pruner_stops_a_point_is_not_forgotten_when_the_storage_is_away(

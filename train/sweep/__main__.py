@@ -11,9 +11,9 @@ again to start another worker, also on another machine if they all reach --stora
 finished ones, and resume those of a dead worker from their last checkpoints. Each point is a run of its own, `python -m
 train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
-Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done,
-1 some have failed (the table says why; they did not stop the others), 2 a wrong config, folder or storage, 130 and 143
-stopped by Ctrl-C and SIGTERM.
+Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done
+(with grpc:// some may still train), 1 some have failed (the table says why; they did not stop the others), 2 a wrong
+config, folder or storage, 130 and 143 stopped by Ctrl-C and SIGTERM.
 """
 
 from absl import flags

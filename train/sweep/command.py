@@ -23,7 +23,7 @@ from train.sweep.point import PointStatus
 from train.sweep.ranking import Setting, best_setting, other_measures
 from train.sweep.seeds import over_seeds
 from train.sweep.space import try_out
-from train.sweep.storage import without_password
+from train.sweep.storage import unreachable, without_password
 from train.sweep.study import HeldPoint, Study
 from train.sweep.table import as_csv, as_records, as_text
 from train.sweep.worker import Stop, work
@@ -71,9 +71,11 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     return 1 if "failed" in states else 0
 
 
-def _say_heart_stopped(error: threading.ExceptHookArgs) -> None:
+def _say_heart_stopped(thread: threading.ExceptHookArgs) -> None:
     """Says in one line that Optuna's thread has ended, which records the heartbeats of a point."""
-    print(f"note: no more heartbeats ({error.exc_value}): another worker may take this point over", file=sys.stderr)
+    assert isinstance(thread.exc_value, Exception)
+    reason = unreachable(thread.exc_value)
+    print(f"note: no more heartbeats ({reason}): another worker may take this point over", file=sys.stderr)
 
 
 def _study_of(workdir: Path) -> str:
