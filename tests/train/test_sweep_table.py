@@ -208,7 +208,6 @@ def test_garbage_in_the_folder_is_one_line(grid: Study, tmp_path: Path) -> None:
         ("summary", {"nll_best": [1]}),
         ("summary", {"minutes": 10**400}),
         ("overrides", ["x"]),
-        ("overrides", {"steps": "many"}),
     ],
 )
 def test_attributes_of_unknown_form_are_one_line(grid: Study, tmp_path: Path, attribute: str, value: Any) -> None:

@@ -53,7 +53,7 @@ def connect(url: str | None, workdir: Path, silence: int) -> BaseStorage:
     for _ in range(4):
         with suppress(SQLAlchemyError):
             return opened()
-        sleep(1)  # machines that start together create the tables together: one of them succeeds
+        sleep(1)  # workers that start together create the tables together: one of them succeeds
     return opened()
 
 

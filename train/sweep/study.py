@@ -91,9 +91,7 @@ class Study:
         name = plan["study"]
         sweep = json.dumps([plan["kind"], plan["config"]], sort_keys=True)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with reachable(), ExitStack() as claim:
-            if pruner:
-                claim.enter_context(alone(workdir))  # workers that start together would create the tables together
+        with reachable():
             storage = connect(url, workdir, silence)
             self.has_heartbeats = isinstance(storage, RDBStorage)
             if pruner:
