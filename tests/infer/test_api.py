@@ -138,7 +138,7 @@ def test_what_a_command_would_note_is_a_warning(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("infer.api.Translator", interrupted)
-    with pytest.warns(UserWarning, match="^average:9 asks for 9 checkpoints; averaging the 4 there are$"):
+    with pytest.warns(UserWarning, match="^average:9 asks for 9; the run has 4 checkpoints$"):
         loaded = infer.load_run(workdir, "average:9")
     for call in (loaded.translate, loaded.hypotheses):
         with pytest.warns(UserWarning, match="^line 1 is too long$"), pytest.raises(KeyboardInterrupt):
