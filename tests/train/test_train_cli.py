@@ -68,11 +68,9 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path: Path, arguments: list[str], message: str) -> None:
-    process = start(
-        f"--config={tiny.config_file(tmp_path, tiny.training_config(tmp_path))}",
-        f"--workdir={tmp_path}/run",
-        *arguments,
-    )
+    workdir = [] if any(argument.startswith("--workdir") for argument in arguments) else [f"--workdir={tmp_path}/run"]
+    config = tiny.config_file(tmp_path, tiny.training_config(tmp_path))
+    process = start(f"--config={config}", *workdir, *arguments)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (2, "", message + "\n")
     assert not (tmp_path / "run").exists()
