@@ -2,7 +2,6 @@
 
 import atexit
 import errno
-import importlib
 import os
 import platform
 import re
@@ -45,18 +44,6 @@ _GROUPS = {  # what --help writes above the flags of a file that several command
 _SINGLE = ("string", "string enum", "comma separated list of strings")  # absl's names of flags that have one value
 _WIDTH = 100  # characters of a line of --help
 _GRACE = 10.0  # seconds that one of several processes, after an error, waits for the others at its exit
-
-
-def imported(body: str) -> Callable[[list[str]], int | None]:
-    """Returns a `main` that imports the module `body` and calls its `main(options)` with the flags.
-
-    Since the command line has been checked before, a mistyped flag or key is answered without waiting for jax to load.
-    """
-
-    def main(argv: list[str]) -> int | None:
-        return importlib.import_module(body).main(flags.FLAGS)
-
-    return main
 
 
 def run(

@@ -22,15 +22,21 @@ The tables are made from these files. All devices share the work; on several hos
 for training.
 """
 
+from functools import partial
 from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
 from base.files import folder, folders
-from infer.options import check_output, define_batch_flag, define_evaluation_flags, start
+from data.corpus import target_language
+from data.imported import Unigram
+from data.sources import open_corpus
+from infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
+from infer.translate.options import FULL_BATCH
 from run.config import read_config
+from run.connect import connect
+from tasks import TRANSLATION
 
 
 def check(options: Any) -> None:
@@ -47,6 +53,93 @@ def check(options: Any) -> None:
         raise UserError("--row_length is for language models; this run's task is another")
 
 
+def main(options: Any) -> None:
+    """Connects to the other processes, evaluates the run or the ensemble on its input, and saves the record."""
+    connect(options)
+    first, *others = folders("workdir", options.workdir)
+    if others:
+        evaluate_translations(options)
+        return
+    task = read_config(folder("workdir", first)).task
+    evaluated = evaluated_task(task, options.corpus)
+    if evaluated in TRANSLATION:
+        evaluate_translations(options)
+    else:
+        check_nothing_is_translated(options, task, evaluated)
+        evaluate_other(options, task, evaluated)
+
+
+def evaluated_task(task: str, corpus: str | None) -> str:
+    """Returns the run's task, or "denoising" if it translates and the corpus is a text: an imported T5 does both."""
+    if task == "translation" and corpus and open_corpus(corpus).sides == 1:
+        return "denoising"
+    return task
+
+
+def check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
+    """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
+    corpus = options.split or options.corpus
+    of_searches = (options.beam, options.alpha, options.extra_length, options.stopping, options.batch_tokens)
+    searches = options.oracle_length or any(value is not None for value in of_searches)
+    if corpus is None or options.output or searches:
+        why = f"this run's task is {task}"
+        if evaluated != task:
+            why = f"{corpus} is a text, which is not translated"
+        raise UserError(
+            f"{why}: give --split or --corpus, and no file, --output, --beam, --alpha, --extra_length, --stopping, "
+            "--batch_tokens or --oracle_length"
+        )
+
+
+def evaluate_other(options: Any, task: str, evaluated: str) -> None:
+    """Evaluates a run on a split or a corpus that it does not translate."""
+    from infer.evaluate import predictions, texts
+    from infer.evaluate.record import report
+    from infer.runs import open_run
+
+    corpus = options.split or options.corpus
+    model_run = open_run(options.workdir, options.checkpoint, task=task)
+    if evaluated != task and not isinstance(model_run.text, Unigram):
+        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as in tsv:FILE")
+    if task == "language_model":
+        record = texts.evaluate(model_run, corpus, options.row_length)
+    else:
+        record = predictions.evaluate(model_run, corpus, evaluated)
+    report(options, model_run, record, [], predictions.table)
+
+
+def evaluate_translations(options: Any) -> None:
+    """Translates a split, a corpus or a file, and scores the translations."""
+    from infer.evaluate import translations
+    from infer.evaluate.record import report
+    from infer.evaluate.sentences import open_files, open_sentences, open_split
+    from infer.runs import check_finite, open_runs
+
+    sentences = None
+    # What does not depend on the model comes before it, so that a wrong file fails at once.
+    if options.corpus is not None:
+        sentences = open_sentences(options.corpus, options.corpus)
+    elif options.split is None:
+        sentences = open_files(options.source, options.reference)
+    model_run, *others = open_runs(options.workdir, options.checkpoint)
+    for member in (model_run, *others):
+        check_finite(member)
+    if sentences is None:
+        sentences = open_split(model_run, options.split)
+    if not sentences.language:  # the name of the reference's file has none
+        sentences = sentences._replace(language=target_language(model_run.config.data.train) or "de")
+    record, hypotheses = translations.evaluate(
+        model_run,
+        sentences,
+        decoding(options, model_run.config),
+        others,
+        has_oracle_length=options.oracle_length,
+        batch_tokens=options.batch_tokens or FULL_BATCH,
+    )
+    table = partial(translations.table, lowercase=model_run.config.data.lowercase)
+    report(options, model_run, record, hypotheses, table)
+
+
 if __name__ == "__main__":
     define_evaluation_flags("translations")
     define_batch_flag()
@@ -59,6 +152,4 @@ if __name__ == "__main__":
     )
     flags.DEFINE_bool("oracle_length", False, "also print exact match of greedy search that is told each length")
     flags.DEFINE_integer("row_length", None, "tokens per row of text, for a language model; default: data.pack_length")
-    start(
-        imported("infer.evaluate.command"), hint="translate standard input with python -m infer.translate", check=check
-    )
+    start(main, hint="translate standard input with python -m infer.translate", check=check)

@@ -11,10 +11,32 @@ built-in grammar, whose alignments are known; `paper.heads` measures this for a 
 Garg et al. 2019 found the last but one best.
 """
 
+from typing import Any
+
 from absl import flags
 
-from base.command import imported
+from base.errors import UserError
 from infer.options import define_run_flags, start
+from infer.scores.pairs import read_pair
+
+
+def main(options: Any) -> None:
+    """Prints the links of each pair of two files."""
+    from infer.attention.alignment import align
+    from infer.runs import open_run
+    from infer.scores.forced import check_lengths
+
+    sources, targets = read_pair(options.source, options.target)
+    model_run = open_run(options.workdir, options.checkpoint)
+    layers = model_run.model_config.N
+    layer = layers if options.layer is None else options.layer
+    if not 1 <= layer <= layers:
+        raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
+    check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)  # first: the longest come last
+    pairs = list(zip(sources, targets, strict=True))
+    for links in align(model_run, pairs, layer - 1):
+        print(" ".join(f"{source}-{target}" for source, target in links))
+
 
 if __name__ == "__main__":
     define_run_flags()
@@ -22,4 +44,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("target", None, "their translations, line by line")
     flags.DEFINE_integer("layer", None, "layer of the decoder, from 1; default: the last")
     flags.mark_flags_as_required(["source", "target"])
-    start(imported("infer.attention.alignment"), hint="files are given as --source=FILE --target=FILE")
+    start(main, hint="files are given as --source=FILE --target=FILE")

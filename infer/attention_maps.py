@@ -17,10 +17,9 @@ from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
 from base.files import output_file
-from infer.attention.kinds import KINDS
+from infer.attention.kinds import KINDS, TITLES
 from infer.options import define_run_flags, start
 
 
@@ -40,6 +39,40 @@ def check(options: Any) -> None:
             raise UserError(f"--{name} chooses what a PNG shows; the other files hold everything: leave it out")
 
 
+def main(options: Any) -> None:
+    """Draws the attention of a pair of sentences or of a text."""
+    from infer.attention import files
+    from infer.attention.choices import run_choices
+    from infer.attention.drawing import draw_png, write_html
+    from infer.attention.maps import ONE_TEXT, TASKS, require_weights, run_maps
+    from infer.runs import open_run
+    from infer.translate.translator import translate_one
+
+    output = output_file("output", options.output)
+    model_run = open_run(options.workdir, options.checkpoint, TASKS)
+    target = options.target
+    if target is None and model_run.config.task not in ONE_TEXT:
+        require_weights(model_run.model_config)
+        target = translate_one(model_run, options.source)
+    try:
+        title, maps = run_maps(model_run, options.source, target)
+    except ValueError as error:
+        raise UserError(f"--source, --target: {error}") from error
+    kind = options.kind or list(maps)[-1]
+    if kind not in maps:
+        only = next(iter(maps))
+        task = model_run.config.task
+        raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
+    if output.suffix in (".json", ".npz"):
+        files.write(maps, output)
+    elif output.suffix == ".html":
+        choices = None if target is None else run_choices(model_run, maps, options.source, target)
+        write_html(maps, title, output, choices)
+    else:
+        draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
+    print(f"{title}\n{output}")
+
+
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_string("source", None, "the source sentence, or the text")
@@ -49,4 +82,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("head", None, "head to draw in a PNG, from 1; default: all")
     flags.DEFINE_string("output", None, "file to write: NAME.png, NAME.html, NAME.json (for BertViz) or NAME.npz")
     flags.mark_flags_as_required(["source", "output"])
-    start(imported("infer.attention.drawing"), hint='put the sentence in quotes: --source="..."', check=check)
+    start(main, hint='put the sentence in quotes: --source="..."', check=check)

@@ -5,9 +5,22 @@ echo "The dogs sleep." | python -m infer.classify --workdir=runs/number
 Line i of the output is the class of line i of the input, a tab, and the probability that the model gives it.
 """
 
-from base.command import imported
+import sys
+from typing import Any
+
 from infer.options import define_run_flags, start
+
+
+def main(options: Any) -> None:
+    """Classifies each line of standard input."""
+    from infer.runs import open_run
+    from infer.texts.classes import classify_stream
+    from infer.translate.stream import lines_of, write
+
+    model_run = open_run(options.workdir, options.checkpoint, task="classification")
+    write(classify_stream(model_run, lines_of(sys.stdin.buffer)))
+
 
 if __name__ == "__main__":
     define_run_flags()
-    start(imported("infer.texts.classes"), hint="lines are read from standard input")
+    start(main, hint="lines are read from standard input")

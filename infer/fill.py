@@ -6,9 +6,22 @@ A blank is three underscores; each gets one subword. If a line has several, the 
 filled first, and the others are then predicted again. Line i of the output is line i of the input, its blanks filled.
 """
 
-from base.command import imported
+import sys
+from typing import Any
+
 from infer.options import define_run_flags, start
+
+
+def main(options: Any) -> None:
+    """Fills the blanks in each line of standard input."""
+    from infer.runs import open_run
+    from infer.texts.blanks import fill_stream
+    from infer.translate.stream import lines_of, write
+
+    model_run = open_run(options.workdir, options.checkpoint, task="masked_lm")
+    write(fill_stream(model_run, lines_of(sys.stdin.buffer)))
+
 
 if __name__ == "__main__":
     define_run_flags()
-    start(imported("infer.texts.blanks"), hint="lines are read from standard input")
+    start(main, hint="lines are read from standard input")

@@ -9,13 +9,15 @@ Text is drawn at random, or searched for with --greedy or --beam; --beam prints 
 prompt and its continuation, as the vocabulary spells them; several samples are separated by a line of ---.
 """
 
+import json
 from typing import Any
 
 from absl import flags
+from ml_collections import ConfigDict
 
-from base.command import imported
 from base.errors import UserError
 from infer.options import define_run_flags, start, within_limits
+from infer.translate.options import Decoding, Sampling
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
@@ -32,6 +34,39 @@ def check(options: Any) -> None:
         raise UserError(f"--samples={options.samples}: --greedy returns one text, and --beam=N at most N")
 
 
+def decoding_of(options: Any, config: ConfigDict) -> Decoding:
+    """Returns the decoding that the flags ask for.
+
+    Raises:
+      UserError: a value is outside of `infer.translate.options.LIMITS`.
+    """
+    searching = options.greedy or options.beam is not None
+    sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)
+    return Decoding(
+        beam=options.beam or 1,
+        alpha=config.decode.alpha,
+        extra_length=options.length + 1,  # which counts EOS
+        nbest=options.samples,
+        sampling=sampling,
+        length_penalty=config.decode.length_penalty,
+        stopping=config.decode.stopping,
+    )
+
+
+def main(options: Any) -> None:
+    """Prints continuations of a prompt."""
+    from infer.runs import open_run
+    from infer.texts.continuation import generate
+
+    model_run = open_run(options.workdir, options.checkpoint, task="language_model")
+    texts = generate(model_run, options.prompt, decoding_of(options, model_run.config))
+    if options.json:
+        records = [{"text": text.text, "log_prob": text.log_prob} for text in texts]
+        print(json.dumps(records, ensure_ascii=False, indent=2))
+    else:
+        print("\n---\n".join(text.text for text in texts))
+
+
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_string("prompt", "", "what the text begins with")
@@ -46,4 +81,4 @@ if __name__ == "__main__":
     flags.DEFINE_bool("json", False, "print JSON, with log-probabilities")
     within_limits("temperature", "top_k", "top_p", "seed", "beam")
     flags.register_validator("samples", lambda value: 1 <= value <= 1000, message="it must be from 1 to 1000")
-    start(imported("infer.texts.continuation"), hint='put the prompt in quotes: --prompt="..."', check=check)
+    start(main, hint='put the prompt in quotes: --prompt="..."', check=check)

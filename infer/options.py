@@ -18,14 +18,14 @@ from run.config import SPLITS
 from run.signals import Signals, leave
 
 
-def start(main: Callable[[list[str]], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
-    """Runs a command as `base.command.run` does; Ctrl-C and SIGTERM end it at any moment, even while jax compiles."""
+def start(main: Callable[[Any], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
+    """Runs `main` with the flags as `base.command.run` does; Ctrl-C and SIGTERM end it even while jax compiles."""
 
     def interruptible(argv: list[str]) -> int | None:
         signals = Signals(saves=False)
         try:
             with signals:
-                return main(argv)
+                return main(flags.FLAGS)
         finally:
             if signals.received:
                 leave(signals.exit_code)

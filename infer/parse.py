@@ -13,9 +13,11 @@ from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
-from infer.options import check_output, define_evaluation_flags, start
+from infer.options import check_output, decoding, define_evaluation_flags, start
+from infer.scores.brackets import COLLINS, read_parameters
+from run.connect import connect
+from tasks import TRANSLATION
 
 
 def check(options: Any) -> None:
@@ -25,8 +27,29 @@ def check(options: Any) -> None:
     check_output(options.output, trees=options.trees)
 
 
+def main(options: Any) -> None:
+    """Connects to the other processes, parses the sentences, scores the trees, and saves the record."""
+    from infer.evaluate import trees
+    from infer.evaluate.record import report, short_hash
+    from infer.runs import open_run
+
+    connect(options)
+    parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
+    # A file is opened before the model, so that a bad one fails at once.
+    sentences = None if options.trees is None else trees.open_trees(options.trees)
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    if sentences is None:
+        sentences = trees.open_parsed_split(model_run, options.split)
+    record, parsed = trees.evaluate(model_run, sentences, parameters, decoding(options, model_run.config))
+    lines = [tree.bracketed() for tree in parsed]
+    kind = "parse"
+    if parameters.signature() != COLLINS.signature():
+        kind = f"parse-{short_hash(parameters.signature())}"
+    report(options, model_run, record, lines, trees.table, kind)
+
+
 if __name__ == "__main__":
     define_evaluation_flags("trees")
     flags.DEFINE_string("trees", None, "bracket file whose sentences to parse instead of a split; may be .gz")
     flags.DEFINE_string("parameters", None, "EVALB parameter file; default: as in COLLINS.prm")
-    start(imported("infer.evaluate.trees"), hint="a bracket file is given as --trees=FILE", check=check)
+    start(main, hint="a bracket file is given as --trees=FILE", check=check)

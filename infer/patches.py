@@ -10,7 +10,6 @@ from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
 from base.files import output_file
 from infer.options import define_run_flags, start
@@ -26,6 +25,23 @@ def check(options: Any) -> None:
     output_file("output", options.output, FORMATS)
 
 
+def main(options: Any) -> None:
+    """Draws what a classifier attends to in one image."""
+    from infer.attention.patches import draw
+    from infer.runs import corpus_named, open_run
+    from tasks.vision import open_images
+
+    output = output_file("output", options.output)
+    model_run = open_run(options.workdir, options.checkpoint, task="vision")
+    corpus = options.corpus
+    if corpus is None:
+        corpus = corpus_named(model_run.config, options.split)
+    images = open_images(model_run.config, corpus)
+    if not 0 <= options.image < len(images.labels_n):
+        raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
+    draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)
+
+
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_enum("split", "test", SPLITS, "split of the run's config to take the image from")
@@ -33,4 +49,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("image", 0, "number of the image, from 0")
     flags.DEFINE_string("output", None, "file to write: .png, .svg or .pdf")
     flags.mark_flag_as_required("output")
-    start(imported("infer.attention.patches"), hint="the run is given as --workdir=DIR", check=check)
+    start(main, hint="the run is given as --workdir=DIR", check=check)

@@ -9,13 +9,19 @@ printed. Logarithms are natural and include EOS, so that the number is the log p
 takes words with their marks.
 """
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
+from base.numbers import whole
+from data.lines import read_lines
 from infer.options import define_run_flags, start
+from infer.scores.pairs import read_pair
+from infer.translate.nbest import SEPARATOR, text_of
+from tasks import TRANSLATION
 
 
 def check(options: Any) -> None:
@@ -24,10 +30,61 @@ def check(options: Any) -> None:
         raise UserError("give either --nbest=FILE or --target=FILE")
 
 
+def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], list[str]]:
+    """Returns the source line, from 0, and the text of each entry of n-best lists of `count` sources.
+
+    Raises:
+      UserError: an entry is not LINE ||| TEXT, or there is no such line.
+    """
+    numbers = []
+    texts = []
+    for place, line in enumerate(lines, 1):
+        number_text, *fields = line.split(SEPARATOR)
+        number = whole(number_text.strip())
+        if not fields or number is None or number >= count:
+            raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
+        numbers.append(number)
+        texts.append(text_of(fields[0]))
+    return numbers, texts
+
+
+def main(options: Any) -> None:
+    """Prints the log-probability of each translation."""
+    from infer.runs import check_finite, open_run
+    from infer.scores.forced import check_lengths
+    from infer.scores.perplexity import line_log_probs
+    from infer.translate.translator import note_unknown
+
+    if options.target is not None:
+        sources, targets = read_pair(options.source, options.target)
+        entries = [""] * len(sources)
+    else:
+        lines = list(read_lines(Path(options.source)))
+        entries = list(read_lines(Path(options.nbest)))
+        numbers, targets = parse_lists(options.nbest, entries, len(lines))
+        sources = [lines[number] for number in numbers]
+    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
+    check_finite(model_run)
+    # Checked first: the longest are scored last, and the error would not name the line.
+    check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)
+    log_probs = line_log_probs(model_run.model_config, model_run.params, model_run.tokenizer, sources, targets)
+    tokenizer = model_run.tokenizer
+    note_unknown(tokenizer.unknown(sources) + tokenizer.target.unknown(targets))
+    if tokenizer.joiner and not any(tokenizer.joiner in target for target in targets):
+        print(
+            f"note: no translation has the marks ({tokenizer.joiner}) of this run's words; infer.translate joins words,"
+            " so its output is scored as other words",
+            file=sys.stderr,
+        )
+    separator = SEPARATOR if options.nbest else ""
+    for entry, log_prob in zip(entries, log_probs, strict=True):
+        print(f"{entry}{separator}{log_prob:.6f}")
+
+
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_string("source", None, "the source sentences, one per line; plain text or .gz")
     flags.DEFINE_string("nbest", None, "n-best lists of their translations, LINE ||| TEXT")
     flags.DEFINE_string("target", None, "or one translation of each, line by line")
     flags.mark_flag_as_required("source")
-    start(imported("infer.scores.given"), hint="files are given as --source=FILE --nbest=FILE", check=check)
+    start(main, hint="files are given as --source=FILE --nbest=FILE", check=check)

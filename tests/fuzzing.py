@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 # Not the commands themselves: `python -m` warns of a module that is loaded already.
 LOADED = [
     *("tests.fuzzing", "orbax.checkpoint", "optuna", "matplotlib.figure"),
-    *("infer.evaluate.command", "infer.evaluate.trees", "infer.translate.command"),
+    *("infer.evaluate.predictions", "infer.evaluate.texts", "infer.evaluate.translations", "infer.evaluate.trees"),
+    *("infer.translate.explain", "infer.translate.stream"),
     *("infer.attention.drawing", "infer.scores.significance", "train.loop", "train.job"),
     *("train.sweep.command", "paper.command", "paper.report.report"),
 ]

@@ -16,7 +16,7 @@ Exit status: 0 when done; 2 for a wrong config, folder or corpus, or a loss that
 says which).
 """
 
-from typing import cast
+from typing import Any, cast
 
 from absl import flags
 from ml_collections import config_flags
@@ -30,41 +30,37 @@ from run.signals import leave
 from train.check import check, check_device, profiled
 from train.trackers import NAMES, check_installed
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
-flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
-flags.DEFINE_string("init", None, "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; "
-                    "default: its config.decode.checkpoint")  # fmt: skip
-flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
-flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
-flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
+
+def check_flags(options: Any) -> None:
+    """Raises a `UserError` unless the config is one of ours, and the other flags fit it and this machine."""
+    output_folder("workdir", options.workdir)
+    check(options.config, default())
+    check_installed(options.tracker)
 
 
 def main(argv: list[str]) -> int:
-    workdir = output_folder("workdir", flags.FLAGS.workdir)
-    check(_CONFIG.value, default())
-    steps = _CONFIG.value.steps
-    profile = None if flags.FLAGS.profile is None else profiled(flags.FLAGS.profile, steps)
-    check_installed(flags.FLAGS.tracker)
-    connect.connect(flags.FLAGS, stops_together=True)
-    check_device(_CONFIG.value)
     import jax
 
-    from train.loop import train  # only now, so that a mistyped key is reported without waiting for jax to load
+    from train.loop import train
     from train.nans import check_nans
     from train.start import config_line
 
-    if flags.FLAGS.debug_nans:
+    options = flags.FLAGS
+    profile = None if options.profile is None else profiled(options.profile, options.config.steps)
+    connect.connect(options, stops_together=True)
+    check_device(options.config)
+    if options.debug_nans:
         check_nans()
-    file = config_flags.get_config_filename(flags.FLAGS["config"])
-    overrides = config_flags.get_override_values(flags.FLAGS["config"])
+    file = config_flags.get_config_filename(options["config"])
+    overrides = config_flags.get_override_values(options["config"])
     try:
         status = train(
-            _CONFIG.value,
-            workdir,
-            flags.FLAGS.init,
+            options.config,
+            output_folder("workdir", options.workdir),
+            options.init,
             config_line=config_line(file, overrides),
             profile=profile,
-            tracker=flags.FLAGS.tracker,
+            tracker=options.tracker,
         )
     except SystemExit as stopped:
         status = cast(int, stopped.code)
@@ -75,7 +71,18 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     huge_pages.start_again("train")
+    config_flags.DEFINE_config_file("config", None, "the experiment, a file in configs/", lock_config=True)
+    flags.DEFINE_string("workdir", None, "folder of the run; created if absent")
+    flags.DEFINE_string(
+        "init",
+        None,
+        "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; default: its "
+        "config.decode.checkpoint",
+    )
+    flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
+    flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
+    flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
     changes.define_flag()
     connect.define_flags()
     flags.mark_flags_as_required(["config", "workdir"])
-    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")
+    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE", check=check_flags)

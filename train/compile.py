@@ -22,6 +22,7 @@ Exit status: 0 if it fits, 1 if not (one line on stderr says what is needed and 
 import json
 import os
 import sys
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -50,11 +51,15 @@ def prepare() -> None:
         os.environ.setdefault(name, value)
 
 
-def main(argv: list[str]) -> int:
-    options = flags.FLAGS
+def check_flags(options: Any) -> None:
+    """Raises a `UserError` unless the config is one of ours, and of a translator."""
     check(options.config, default())
     if options.config.task != "translation":
         raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead of time so far")
+
+
+def main(argv: list[str]) -> int:
+    options = flags.FLAGS
     if options.topology != "local":
         prepare()
         os.environ.setdefault(ENABLED, "0")  # without the device, jax could not load what it has kept
@@ -76,4 +81,4 @@ if __name__ == "__main__":
     flags.DEFINE_boolean("search", True, "also compile beam search")
     flags.DEFINE_boolean("json", False, "print everything as JSON")
     flags.mark_flags_as_required(["config"])
-    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE")
+    run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE", check=check_flags)

@@ -1,20 +1,17 @@
 """Word alignments from the attention of the decoder over the encoder; see `infer.align` for the definition."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from base.errors import UserError
 from base.ids import BOS, EOS
 from base.progress import Progress
 from base.tokens import Tokens
 from data.tokenizer import Tokenizer
-from infer.runs import Run, finite, open_run
-from infer.scores.forced import check_lengths, forced_batches
-from infer.scores.pairs import read_pair
+from infer.runs import Run, finite
+from infer.scores.forced import forced_batches
 from model.transformer import Transformer
 
 WIDTH = 16  # row lengths are multiples of this, so that little is compiled
@@ -96,17 +93,3 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
             done += len(members)
             progress.update(done)
     return links
-
-
-def main(options: Any) -> None:
-    """Prints the links of each pair of two files, as `infer.align` says."""
-    sources, targets = read_pair(options.source, options.target)
-    model_run = open_run(options.workdir, options.checkpoint)
-    layers = model_run.model_config.N
-    layer = layers if options.layer is None else options.layer
-    if not 1 <= layer <= layers:
-        raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")
-    check_lengths([model_run.model_config], model_run.tokenizer, sources, targets)  # first: the longest come last
-    pairs = list(zip(sources, targets, strict=True))
-    for links in align(model_run, pairs, layer - 1):
-        print(" ".join(f"{source}-{target}" for source, target in links))

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UserError
-from base.files import output_file, write_bytes, write_text, writing
-from infer.attention import files
-from infer.attention.choices import run_choices
-from infer.attention.kinds import TITLES
-from infer.attention.maps import ONE_TEXT, TASKS, AttentionMap, require_weights, run_maps, select, titled
+from base.files import write_bytes, write_text, writing
+from infer.attention.maps import AttentionMap, select, titled
 from infer.attention.page import Choice, labels, page
-from infer.runs import open_run
-from infer.translate.translator import translate_one
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:
@@ -98,30 +93,3 @@ def write_html(
     """
     with writing(f"--output={output}"):
         write_text(output, page(title, titled(maps), choices))
-
-
-def main(options: Any) -> None:
-    """Draws the attention of a pair of sentences or of a text, as `infer.attention_maps` says."""
-    output = output_file("output", options.output)
-    model_run = open_run(options.workdir, options.checkpoint, TASKS)
-    target = options.target
-    if target is None and model_run.config.task not in ONE_TEXT:
-        require_weights(model_run.model_config)
-        target = translate_one(model_run, options.source)
-    try:
-        title, maps = run_maps(model_run, options.source, target)
-    except ValueError as error:
-        raise UserError(f"--source, --target: {error}") from error
-    kind = options.kind or list(maps)[-1]
-    if kind not in maps:
-        only = next(iter(maps))
-        task = model_run.config.task
-        raise UserError(f"--kind={kind}: a model of task {task} has attention of kind {only} alone")
-    if output.suffix in (".json", ".npz"):
-        files.write(maps, output)
-    elif output.suffix == ".html":
-        choices = None if target is None else run_choices(model_run, maps, options.source, target)
-        write_html(maps, title, output, choices)
-    else:
-        draw_png(maps[kind], f"{TITLES[kind]}: {title}", options.layer, options.head, output)
-    print(f"{title}\n{output}")

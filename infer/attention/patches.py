@@ -6,14 +6,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from matplotlib.figure import Figure
 
-from base.errors import UserError
-from base.files import output_file
 from infer.attention.drawing import save
 from infer.attention.maps import require_weights
-from infer.runs import Run, corpus_named, finite, open_run
+from infer.runs import Run, finite
 from model.vision import Vision
-from tasks.vision import image_config, open_images
+from tasks.vision import image_config
 
 
 def patch_weights(
@@ -49,8 +48,6 @@ def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output:
     Raises:
       UserError: the file cannot be written.
     """
-    from matplotlib.figure import Figure
-
     predicted, weights_nhyx = patch_weights(model_run, image_yx)
     layers, heads = weights_nhyx.shape[:2]
     height, width = image_yx.shape
@@ -74,16 +71,3 @@ def draw(model_run: Run, image_yx: Float[np.ndarray, "y x"], label: int, output:
     colour_bar.ax.tick_params(labelsize=6)
     figure.suptitle(f"class {label}, classified as {predicted}", fontsize=9)
     save(figure, output, f"--output={output}", dpi=150)
-
-
-def main(options: Any) -> None:
-    """Draws what a classifier attends to in one image, as `infer.patches` says."""
-    output = output_file("output", options.output)
-    model_run = open_run(options.workdir, options.checkpoint, task="vision")
-    corpus = options.corpus
-    if corpus is None:
-        corpus = corpus_named(model_run.config, options.split)
-    images = open_images(model_run.config, corpus)
-    if not 0 <= options.image < len(images.labels_n):
-        raise UserError(f"--image={options.image}: {images.spec} has images 0 to {len(images.labels_n) - 1}")
-    draw(model_run, images.images_nyx[options.image], int(images.labels_n[options.image]), output)

@@ -18,12 +18,14 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.
 """
 
+import importlib
+from functools import partial
 from typing import Any
 
 from absl import flags
 
-from base.command import imported
 from base.errors import UserError
+from base.files import expanded
 from infer.options import define_run_flags, start
 
 OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
@@ -49,10 +51,50 @@ def check(options: Any) -> None:
             raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
 
 
+def main(options: Any) -> None:
+    """Exports a run or imports a checkpoint, and prints the folder that was made."""
+    if options.to:
+        export(options)
+        print(options.output)
+    else:
+        read(options["from"].value, options.workdir)
+        print(options.workdir)
+
+
+def export(options: Any) -> None:
+    """Writes the run of the flags in the format --to. Its packages are looked for before the run is opened."""
+    from infer.convert.folders import needed, new_folder
+    from infer.runs import open_run
+
+    with needed(f"--to={options.to}"):
+        form = importlib.import_module(f"infer.convert.{options.to}")
+        save = form.write
+        if options.quantization == "bfloat16":
+            importlib.import_module("torch")  # with which CTranslate2 rounds to it
+    if options.to == "ctranslate2":
+        save = partial(save, quantization=options.quantization or "float32")
+    # Only our own format holds a run of any task.
+    task = None if options.to == "safetensors" else "translation"
+    model_run = open_run(options.workdir, options.checkpoint, task)
+    with new_folder("output", options.output) as folder, needed(f"--to={options.to}"):
+        save(model_run, folder)
+
+
+def read(source: str, workdir: str) -> None:
+    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH."""
+    from infer.convert.folders import make_run, needed
+
+    kind, _, path = source.partition(":")
+    place = expanded(path, f"--from={source}")
+    with needed(f"--from={kind}"):
+        checkpoint = importlib.import_module(f"infer.convert.{kind}").read(place)
+    make_run(workdir, checkpoint)
+
+
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_enum("to", None, OUT, "format to write the run in")
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
-    start(imported("infer.convert.command"), hint="the run is given as --workdir=DIR", check=check)
+    start(main, hint="the run is given as --workdir=DIR", check=check)

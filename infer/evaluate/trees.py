@@ -8,15 +8,12 @@ from typing import Any
 from base.errors import UserError
 from data.trees.linearise import restore
 from data.trees.tree import Tree
-from infer.evaluate.record import provenance, report, short_hash
+from infer.evaluate.record import provenance
 from infer.evaluate.sentences import Sentences, about, headline, name_of, open_sentences, open_split, translate
-from infer.options import decoding as decoding_of
-from infer.runs import Run, open_run
+from infer.runs import Run
 from infer.scores import brackets
-from infer.scores.brackets import COLLINS, Parameters, read_parameters, score_sentence, summaries
+from infer.scores.brackets import Parameters, score_sentence, summaries
 from infer.translate.options import Decoding
-from run.connect import connect
-from tasks import TRANSLATION
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
@@ -101,25 +98,3 @@ def table(record: dict[str, Any]) -> str:
         speed,
     ]
     return "\n".join(lines)
-
-
-def main(options: Any) -> None:
-    """Connects to the other processes, then parses and scores as `infer.parse` says."""
-    connect(options)
-    parse(options)
-
-
-def parse(options: Any) -> None:
-    """Parses the sentences that the flags name, scores the trees, and saves the record."""
-    parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
-    # A file is opened before the model, so that a bad one fails at once.
-    sentences = None if options.trees is None else open_trees(options.trees)
-    model_run = open_run(options.workdir, options.checkpoint, TRANSLATION)
-    if sentences is None:
-        sentences = open_parsed_split(model_run, options.split)
-    record, trees = evaluate(model_run, sentences, parameters, decoding_of(options, model_run.config))
-    lines = [tree.bracketed() for tree in trees]
-    kind = "parse"
-    if parameters.signature() != COLLINS.signature():
-        kind = f"parse-{short_hash(parameters.signature())}"
-    report(options, model_run, record, lines, table, kind)

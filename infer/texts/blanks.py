@@ -1,9 +1,7 @@
 """Fills the blanks of a line with a masked language model."""
 
 import functools
-import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +13,8 @@ from base.ids import EOS, PAD, UNK
 from base.tokens import Tokens
 from data.corrupt import MASK
 from data.tokenizer import STAND_IN, Tokenizer
-from infer.runs import Run, finite, open_run
-from infer.translate.stream import by_line, lines_of, write
+from infer.runs import Run, finite
+from infer.translate.stream import by_line
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM
 
@@ -101,9 +99,3 @@ def fill(model_run: Run, params: dict, line: str) -> str:
 def fill_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
     """Yields each line of `source`, filled; `UserError` if the run's parameters are not finite."""
     return by_line(source, functools.partial(fill, model_run, finite(model_run)))
-
-
-def main(options: Any) -> None:
-    """Fills the blanks in each line of standard input, as `infer.fill` says."""
-    model_run = open_run(options.workdir, options.checkpoint, task="masked_lm")
-    write(fill_stream(model_run, lines_of(sys.stdin.buffer)))

@@ -1,9 +1,7 @@
 """Classifies a line with a text classifier."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +11,9 @@ from jaxtyping import Array, Float, Int
 from base.ids import EOS
 from base.tokens import Tokens
 from data.classes import classes_of
-from infer.runs import Run, finite, open_run
+from infer.runs import Run, finite
 from infer.texts.blanks import row
-from infer.translate.stream import by_line, lines_of, write
+from infer.translate.stream import by_line
 from model.masked_lm import MaskedLM
 
 
@@ -51,9 +49,3 @@ def classify_stream(model_run: Run, source: Iterable[bytes]) -> Iterator[bytes]:
         return f"{name}\t{probability:.4f}"
 
     return by_line(source, answer)
-
-
-def main(options: Any) -> None:
-    """Classifies each line of standard input, as `infer.classify` says."""
-    model_run = open_run(options.workdir, options.checkpoint, task="classification")
-    write(classify_stream(model_run, lines_of(sys.stdin.buffer)))

@@ -1,17 +1,15 @@
 """Text that a language model writes after a prompt: drawn at random, or the best that a search finds."""
 
-import json
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
-from ml_collections import ConfigDict
 
 from base.errors import UserError
 from base.ids import BOS, UNK
-from infer.runs import Run, finite, open_run
-from infer.translate.options import Decoding, Sampling
+from infer.runs import Run, finite
+from infer.translate.options import Decoding
 from infer.translate.stages import find
 from infer.translate.translator import Hypothesis, hypotheses_of, search_of
 from model.language_model import LanguageModel
@@ -54,33 +52,3 @@ def _continued(model: LanguageModel, params: dict, prompts_bs: Int[Array, "b s"]
     if decoding.sampling is not None:
         arrays["keys_b"] = jax.random.split(jax.random.key(decoding.sampling.seed), 1)
     return find(search, model, options, params, **arrays)
-
-
-def decoding_of(options: Any, config: ConfigDict) -> Decoding:
-    """Returns the decoding that the flags of `infer.generate` ask for.
-
-    Raises:
-      UserError: a value is outside of `infer.translate.options.LIMITS`.
-    """
-    searching = options.greedy or options.beam is not None
-    sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)
-    return Decoding(
-        beam=options.beam or 1,
-        alpha=config.decode.alpha,
-        extra_length=options.length + 1,  # which counts EOS
-        nbest=options.samples,
-        sampling=sampling,
-        length_penalty=config.decode.length_penalty,
-        stopping=config.decode.stopping,
-    )
-
-
-def main(options: Any) -> None:
-    """Prints continuations of a prompt, as `infer.generate` says."""
-    model_run = open_run(options.workdir, options.checkpoint, task="language_model")
-    texts = generate(model_run, options.prompt, decoding_of(options, model_run.config))
-    if options.json:
-        records = [{"text": text.text, "log_prob": text.log_prob} for text in texts]
-        print(json.dumps(records, ensure_ascii=False, indent=2))
-    else:
-        print("\n---\n".join(text.text for text in texts))

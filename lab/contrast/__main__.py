@@ -13,13 +13,21 @@ taken of each kind and distance. The result is added to the newest evaluation of
 run has both.
 """
 
+from typing import Any
+
 from absl import flags
 
-from base.command import imported
 from infer.options import define_run_flags, start
+
+
+def main(options: Any) -> None:
+    from lab.contrast.command import main as measure
+
+    measure(options)
+
 
 if __name__ == "__main__":
     define_run_flags(several=True)
     flags.DEFINE_integer("sentences", 24_000, "sentences of the test split to read", lower_bound=1)
     flags.DEFINE_integer("cases", 300, "pairs of each kind and distance", lower_bound=1)
-    start(imported("lab.contrast.command"), hint="the run is given as --workdir=DIR")
+    start(main, hint="the run is given as --workdir=DIR")

@@ -12,14 +12,22 @@ Only cases where the model expects the right noun in both sentences are counted.
 with subwords can be measured. See docs/inside.md.
 """
 
+from typing import Any
+
 from absl import flags
 
-from base.command import imported
 from infer.options import define_run_flags, start
+
+
+def main(options: Any) -> None:
+    from lab.patching.command import main as measure
+
+    measure(options)
+
 
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_integer("cases", 200, "pairs of sentences", lower_bound=1)
     flags.DEFINE_bool("json", False, "print JSON instead of a table")
     flags.DEFINE_bool("record", False, "also write lab/patching/record.json, and its table into docs/inside.md")
-    start(imported("lab.patching.command"), hint="the run is given as --workdir=DIR")
+    start(main, hint="the run is given as --workdir=DIR")

@@ -16,10 +16,48 @@ differ in their seed alone, each given as --workdir, are summarised in one more 
 The result is saved in the run, as evaluations/heads.json. See paper/heads/measure.py for the definitions.
 """
 
+import json
+from typing import Any
+
 from absl import flags
 
-from base.command import imported
 from infer.options import define_run_flags, start
+
+
+def main(options: Any) -> None:
+    """Measures the heads of each run, saves the result in it, and prints it."""
+    from infer.runs import open_run
+    from paper.heads.ablation import ablate, ablation_text, check_own_layers
+    from paper.heads.measure import direction, measure_heads, save
+    from paper.heads.sample import sample
+    from paper.heads.seeds import seeds_text
+    from paper.heads.text import heads_text
+
+    several = len(options.workdir) > 1
+    results = []
+    for workdir in options.workdir:
+        model_run = open_run(workdir, options.checkpoint)
+        if options.ablate:
+            check_own_layers(model_run)
+        result = measure_heads(model_run, options.sentences, options.cases)
+        if options.ablate:
+            test = sample("test", options.sentences, options.cases, direction(model_run))
+            result["ablation"] = ablate(model_run, result["roles"], test)
+        save(model_run.workdir / "evaluations" / "heads.json", result)
+        results.append(result)
+        if options.json:
+            continue
+        tables = [heads_text(result)]
+        if options.ablate:
+            tables.append(ablation_text(result["ablation"]))
+        if several:
+            tables = [f"{workdir}, step {result['step']}:", *tables]
+        print("\n\n".join(tables), end="\n\n" if several else "\n", flush=True)
+    if options.json:
+        print(json.dumps(results if several else results[0], indent=1))
+    elif several:
+        print(seeds_text(results))
+
 
 if __name__ == "__main__":
     define_run_flags(several=True)
@@ -27,4 +65,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("cases", 400, "cases of each rare relation, for which more sentences are read", lower_bound=0)
     flags.DEFINE_bool("ablate", False, "also leave out each head in turn; takes minutes")
     flags.DEFINE_bool("json", False, "print JSON instead of tables; a list if there are several runs")
-    start(imported("paper.heads.command"), hint="the run is given as --workdir=DIR")
+    start(main, hint="the run is given as --workdir=DIR")

@@ -15,13 +15,13 @@ from configs.common import default
 from data.imported import open_tokenizer
 from data.of_config import prepare_all
 from data.symbols import SPECIALS, Symbols
+from infer import rescore
 from infer.attention.alignment import align, words_of
 from infer.attention.maps import run_maps
 from infer.convert.check import check_tokenizer
 from infer.evaluate.sentences import Sentences
 from infer.evaluate.translations import evaluate, score
 from infer.runs import Run, open_run
-from infer.scores import given as rescore
 from infer.scores.bleu import Score
 from infer.scores.perplexity import line_log_probs
 from infer.translate.explain import beam_tree

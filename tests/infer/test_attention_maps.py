@@ -20,7 +20,7 @@ from base.ids import BOS, EOS
 from base.tokens import Tokens
 from data.symbols import Symbols
 from infer import attention_maps as command
-from infer.attention import drawing, files
+from infer.attention import files
 from infer.attention.choices import choices_of_kinds, translation_choices
 from infer.attention.drawing import draw_png, write_html
 from infer.attention.kinds import KINDS, TITLES
@@ -245,7 +245,7 @@ def test_the_models_own_translation_is_the_default(run: Run, tmp_path: Path, cap
     assert translation and "\n" not in translation
     output = tmp_path / "maps.npz"
     given = {"workdir": str(run.workdir), "checkpoint": "latest", "source": source, "target": None, "kind": None}
-    drawing.main(SimpleNamespace(output=str(output), **given))
+    command.main(SimpleNamespace(output=str(output), **given))
     assert capsys.readouterr().out == f"{source} → {translation}\n{output}\n"
     expected = attention_maps(run.model_config, run.params, run.tokenizer, source, translation)
     with np.load(output) as own:

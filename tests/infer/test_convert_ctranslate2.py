@@ -17,7 +17,8 @@ from tests.extras import ctranslate2 as package  # without it this file is skipp
 # isort: split
 from base.errors import UserError
 from base.ids import BOS, EOS, PAD
-from infer.convert import command, ctranslate2
+from infer.convert import __main__ as command
+from infer.convert import ctranslate2
 from infer.translate.options import Decoding
 from infer.translate.translator import Translator
 from tests import tiny

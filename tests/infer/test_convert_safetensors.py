@@ -21,7 +21,8 @@ from tests.extras import safetensors as package  # noqa: F401 - without it this 
 from base.errors import UserError
 from data.symbols import SPECIALS
 from infer.convert import __main__ as checked
-from infer.convert import command, marian, safetensors
+from infer.convert import __main__ as command
+from infer.convert import marian, safetensors
 from infer.convert.folders import make_run, needed, new_folder
 from infer.runs import Run, open_run
 from model import masked_lm, prefix_lm

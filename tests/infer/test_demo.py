@@ -25,8 +25,8 @@ import infer.demo.server
 from base.errors import UserError
 from base.html import assembled, inline_scripts, script_policy
 from base.keys import short_names
+from infer.demo.__main__ import main
 from infer.demo.answers import Demo, check_sentence
-from infer.demo.command import main
 from infer.demo.server import LARGEST, PAGE, listen
 from infer.runs import open_run
 from infer.translate.breaks import joined_by_script

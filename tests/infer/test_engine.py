@@ -18,12 +18,13 @@ from sacrebleu.metrics import BLEU, CHRF
 from base.errors import UserError
 from base.ids import EOS
 from data.lines import read_lines
+from infer import align as align_command
 from infer.attention import alignment
 from infer.attention.alignment import align, links_of, words_of
 from infer.attention.maps import attention_maps
+from infer.rescore import parse_lists
 from infer.runs import Run, open_run, open_runs
 from infer.scores import bleu
-from infer.scores.given import parse_lists
 from infer.scores.perplexity import line_log_probs
 from infer.translate.consensus import METRICS, consensus
 from infer.translate.nbest import SEPARATOR, entry
@@ -136,9 +137,9 @@ def test_alignments_are_of_the_decoders_last_layer_unless_asked(
     options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
     deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
     chosen = []
-    monkeypatch.setattr("infer.attention.alignment.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: deep)
     monkeypatch.setattr("infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
-    alignment.main(SimpleNamespace(**options))
+    align_command.main(SimpleNamespace(**options))
     assert chosen == [expected]
 
 

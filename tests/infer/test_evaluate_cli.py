@@ -20,13 +20,13 @@ import pytest
 from base.errors import UserError
 from base.ids import BOS, EOS
 from base.tokens import Tokens
-from infer.evaluate import command, predictions, texts, translations
+from infer import rescore
+from infer.evaluate import predictions, texts, translations
 from infer.evaluate.record import save
 from infer.evaluate.sentences import Sentences, about, headline, open_files, open_split
 from infer.options import check_output
 from infer.runs import Run, open_run
 from infer.scores import bleu
-from infer.scores import given as rescore
 from infer.scores.lengths import by_length
 from infer.scores.perplexity import line_log_probs, perplexity
 from infer.translate.options import Decoding
@@ -36,7 +36,7 @@ from paper.records import newest_evaluation, read_run
 from run.parameters import params_sha256
 from tests import tiny
 
-checked = importlib.import_module("infer.__main__")
+command = importlib.import_module("infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
 KEYS = {*bleu.METRICS, "perplexity", "signatures", "by_length", "seconds", "tokens_per_second", "params"}
 KEYS |= {"params_sha256", "step", "checkpoints"}
@@ -96,10 +96,13 @@ def run_here(**given: object) -> None:
         "batch_tokens",
         "json",
         "output",
+        "coordinator",
+        "processes",
+        "process",
     ]
     options = SimpleNamespace(**{**dict.fromkeys(names), "oracle_length": False, **given})
-    checked.check(options)
-    command.evaluate(options)
+    command.check(options)
+    command.main(options)
 
 
 def test_split_as_json_has_every_key_and_is_kept_in_the_run(workdir: Path, tmp_path: Path):
@@ -454,7 +457,7 @@ def test_references_whose_file_names_no_language_are_in_that_of_the_run(
 ) -> None:
     run = tiny.random_run()
     run.config.data.train = "text:x.{en,zh}"
-    monkeypatch.setattr(command, "open_runs", lambda *arguments: [run])
+    monkeypatch.setattr("infer.runs.open_runs", lambda *arguments: [run])
     asked: list[Sentences] = []
 
     def evaluate(model_run: object, sentences: Sentences, *arguments: object, **options: object) -> tuple:
@@ -468,7 +471,7 @@ def test_references_whose_file_names_no_language_are_in_that_of_the_run(
     files = {"source": str(tmp_path / "in.en"), "reference": str(tmp_path / name)}
     options = SimpleNamespace(workdir="x", oracle_length=False, batch_tokens=None, **flags, **files)
     with pytest.raises(KeyboardInterrupt):
-        command._evaluate_translations(options)
+        command.evaluate_translations(options)
     assert asked[0].language == language
 
 
@@ -492,9 +495,9 @@ def test_parameters_that_are_not_finite_score_nothing(
         (tmp_path / name).write_text("The dog sleeps.\n")
     source, target = str(tmp_path / "a.en"), str(tmp_path / "a.de")
     given = {"workdir": "run", "checkpoint": None, "source": source}
-    monkeypatch.setattr(rescore, "open_run", lambda *_: not_finite)
+    monkeypatch.setattr("infer.runs.open_run", lambda *_: not_finite)
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         rescore.main(SimpleNamespace(**given, target=target, nbest=None))
-    monkeypatch.setattr(command, "open_runs", lambda *_: [run, not_finite])
+    monkeypatch.setattr("infer.runs.open_runs", lambda *_: [run, not_finite])
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
-        command._evaluate_translations(SimpleNamespace(**given, reference=target, corpus=None, split=None))
+        command.evaluate_translations(SimpleNamespace(**given, reference=target, corpus=None, split=None))

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from base.errors import UserError
+from infer import align, rescore
 from infer.api import LoadedRun
-from infer.attention import alignment
-from infer.scores import given as rescore
 from infer.scores.forced import forced_batches, line_sums
 from tests import tiny
 
@@ -78,13 +77,12 @@ def test_a_second_call_compiles_nothing():
     assert len(traced) == 1
 
 
-@pytest.mark.parametrize("main", [rescore.main, alignment.main])
+@pytest.mark.parametrize("main", [rescore.main, align.main])
 def test_a_line_that_is_too_long_for_the_model_is_named_before_any_is_read(
     main: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tiny.random_run(N=1, positions="learned", max_positions=20)
-    for module in (rescore, alignment):
-        monkeypatch.setattr(module, "open_run", lambda *arguments: run)
+    monkeypatch.setattr("infer.runs.open_run", lambda *arguments: run)
     (tmp_path / "in").write_text("The dog.\n" + "dog " * 30 + "\nA cat.\n")
     (tmp_path / "out").write_text("Der Hund.\nHund\nKatze.\n")
     files = {"source": str(tmp_path / "in"), "target": str(tmp_path / "out"), "nbest": None}

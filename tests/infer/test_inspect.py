@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from infer.inspect import as_text, summary
 from infer.runs import open_run
 from model.parameter_count import parameter_count
 from run.parameters import params_sha256
-from run.summary import as_text, summary
 from tests import tiny
 
 

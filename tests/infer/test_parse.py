@@ -76,10 +76,13 @@ def run_here(**given: object) -> None:
         "stopping",
         "json",
         "output",
+        "coordinator",
+        "processes",
+        "process",
     )
     options = SimpleNamespace(**{**dict.fromkeys(names), **given})
     parse.check(options)
-    evaluation.parse(options)
+    parse.main(options)
 
 
 def written_instead(monkeypatch: pytest.MonkeyPatch, lines: Sequence[str]) -> None:
@@ -176,10 +179,11 @@ def test_a_run_of_every_task_that_translates_may_parse(task: str, monkeypatch: p
     def opened(workdir: str, checkpoint: str, tasks: tuple[str, ...] = ("translation",)) -> Run:
         raise UserError("it is opened" if task in tasks else "it is refused")
 
-    monkeypatch.setattr(evaluation, "open_run", opened)
-    options = SimpleNamespace(parameters=None, trees=None, workdir="run", checkpoint=None)
+    monkeypatch.setattr("infer.runs.open_run", opened)
+    flags = dict.fromkeys(("parameters", "trees", "checkpoint", "coordinator", "processes", "process"))
+    options = SimpleNamespace(workdir="run", **flags)
     with pytest.raises(UserError, match=r"^it is opened$"):
-        evaluation.parse(options)
+        parse.main(options)
 
 
 def test_only_a_treebank_can_be_parsed(workdir: Path, run: Run) -> None:
@@ -215,7 +219,7 @@ def test_other_parameters_replace_no_record(workdir: Path, tmp_path: Path, monke
     def reported(options: Any, run: Run, record: dict, lines: list[str], table: Any, kind: str = "") -> None:
         kinds.append(kind)
 
-    monkeypatch.setattr(evaluation, "report", reported)
+    monkeypatch.setattr("infer.evaluate.record.report", reported)
     monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: ({}, []))
     for parameters in (None, str(tmp_path / "other.prm")):
         run_here(workdir=str(workdir), split="test", parameters=parameters)

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from infer.runs import Run, open_run
-from infer.translate import command
+from infer.translate.__main__ import main
 from infer.translate.options import Decoding, Sampling
 from infer.translate.stream import Lines, translate_stream
 from infer.translate.translator import Translator
@@ -106,7 +106,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
     given: int | None, searched: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(command, "Translator", translator)
+    monkeypatch.setattr("infer.translate.translator.Translator", translator)
     flags = Options(
         workdir=str(run.workdir),
         checkpoint="latest",
@@ -124,7 +124,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
         batch_tokens=given,
     )
     with pytest.raises(KeyboardInterrupt):
-        command.main(flags)
+        main(flags)
     assert translator.call_args.kwargs == {"max_input": 512, "batch_tokens": searched}
 
 

@@ -30,8 +30,8 @@ from infer.attention.maps import attention_maps
 from infer.runs import Run, open_run
 from infer.scores.forced import forced_batches
 from model.transformer import Transformer
+from paper.heads.__main__ import main
 from paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
-from paper.heads.command import main
 from paper.heads.measure import (
     Spans,
     direction,
@@ -441,8 +441,8 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
 
 def test_layers_that_share_their_parameters_are_refused_before_heads_are_measured(monkeypatch: pytest.MonkeyPatch):
     run = tiny.random_run(share_layers=True)
-    monkeypatch.setattr("paper.heads.command.open_run", lambda workdir, checkpoint: run)
-    monkeypatch.setattr("paper.heads.command.measure_heads", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: run)
+    monkeypatch.setattr("paper.heads.measure.measure_heads", lambda *arguments: pytest.fail("measured"))
     options = SimpleNamespace(workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0)
     with pytest.raises(UserError, match="its layers share their parameters"):
         main(options)

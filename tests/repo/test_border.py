@@ -14,8 +14,8 @@ from data.images import open_images
 from data.imported import open_tokenizer
 from data.lines import file_digest, read_lines
 from data.sources import open_corpus
+from infer.rescore import parse_lists
 from infer.scores.brackets import read_parameters
-from infer.scores.given import parse_lists
 from infer.scores.pairs import read_pair
 from paper import command
 from run import checksums

@@ -58,10 +58,7 @@ MODULES = {name(path): path for path in SOURCES}
 
 
 def imports(path: Path) -> set[str]:
-    """Returns the dotted names that a file imports at any depth, `from a import b` as `a.b` where that is a file.
-
-    So are the bodies of commands, which `base.command.imported` imports by name.
-    """
+    """Returns the dotted names that a file imports at any depth, `from a import b` as `a.b` where that is a file."""
     package = name(path) if path.stem == "__init__" else name(path).rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -73,8 +70,6 @@ def imports(path: Path) -> set[str]:
             for alias in node.names:
                 whole = f"{base}.{alias.name}"
                 found.add(whole if whole in MODULES else base)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "imported":
-            found |= {body.value for body in node.args if isinstance(body, ast.Constant)}
     return found
 
 

@@ -14,6 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import infer.attention.patches
+import infer.patches
 from base.errors import UserError
 from configs.vision import get_config
 from data.images import ImageBatches, Images, evaluation_batches, open_images
@@ -301,7 +302,7 @@ def test_the_command_draws_the_image_that_is_asked_for(trained: Run, tmp_path: P
 def test_an_image_that_is_not_there_is_told(trained: Run, tmp_path: Path, image: int) -> None:
     options = {"workdir": str(trained.workdir), "checkpoint": "latest", "split": "test", "corpus": None, "image": image}
     with pytest.raises(UserError, match=rf"^--image={image}: idx:.* has images 0 to 29$"):
-        infer.attention.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
+        infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
 
 
 def test_weights_are_not_hidden_by_ink_and_have_one_scale(
@@ -358,10 +359,10 @@ def untrained(folder: Path) -> Run:
 
 
 def test_an_empty_corpus_is_not_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(infer.attention.patches, "open_run", lambda *_, **__: untrained(tmp_path))
+    monkeypatch.setattr("infer.runs.open_run", lambda *_, **__: untrained(tmp_path))
     options = {"workdir": str(tmp_path), "checkpoint": None, "split": "test", "corpus": "", "image": 0}
     with pytest.raises(UserError, match=r"^images '': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"):
-        infer.attention.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
+        infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
     assert not (tmp_path / "patches.png").exists()
 
 

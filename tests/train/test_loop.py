@@ -16,13 +16,13 @@ from ml_collections import ConfigDict
 from base.errors import UserError
 from configs.common import default
 from data.imported import open_tokenizer
+from infer.inspect import summary
 from infer.runs import open_run
 from model.noise import Noise
 from model.transformer import Transformer, init_params
 from run.checkpoint import Checkpoints, load_params
 from run.folder import model_config
 from run.sharding import make_mesh
-from run.summary import summary
 from tasks.loss import Loss, cross_entropy
 from tests import tiny
 from train import loop

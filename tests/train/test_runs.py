@@ -14,10 +14,10 @@ import pytest
 from base.errors import UserError
 from base.table import as_text
 from configs.common import default
-from train.overview.command import show
 from train.overview.found import find_runs
 from train.overview.picture import draw
 from train.overview.table import difference_of, table_of
+from train.runs import show
 
 ROOT = Path(__file__).parent.parent.parent
 
