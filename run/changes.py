@@ -15,6 +15,8 @@ from base.errors import UserError
 from base.files import sha256
 from base.keys import flat
 from base.notes import note
+from run.config import add_missing
+from run.records import read_launches
 
 FLAG = "accept_changes"
 
@@ -45,8 +47,6 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
 
 
 def _tokenizer_change(workdir: Path) -> str | None:
-    from run.records import read_launches
-
     path = workdir / "tokenizer.model"
     launches = read_launches(workdir)
     recorded = launches[-1]["data"]["train"].get("tokenizer_sha256") if launches else None
@@ -61,8 +61,6 @@ def _tokenizer_change(workdir: Path) -> str | None:
 
 def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
     """Returns the config that a checkpoint was saved with, newer keys at their defaults; None if it holds none."""
-    from run.config import add_missing
-
     path = workdir / "checkpoints" / str(step) / "config" / "metadata"
     if not path.is_file():
         return None
@@ -77,7 +75,7 @@ def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
 
 
 def _config_change(workdir: Path, step: int) -> str | None:
-    from run.config import add_missing
+    # Not at the top, since every command imports this file for its flag, and these load jax and NumPy.
     from run.folder import differences
     from run.moved import KEYS
 
