@@ -17,6 +17,8 @@ With attention, what is multiplied by the softmax's matrix is tanh(W [s; context
 Flax's, whose GRU resets after the product with its matrix, as cuDNN's and PyTorch's do.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,9 +29,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from base.ids import BOS
 from base.tokens import Tokens
+from model.attention import additive_scores, attention, dot_products
 from model.config import ModelConfig
 from model.embed import embed, logit_factors, logits, logits_of
-from model.masks import MASKED, NO_SEGMENT, Mask
+from model.masks import NO_SEGMENT, Mask
 from model.noise import Noise, dropout, fold
 from model.search.state import take_beams, translation_limits
 
@@ -164,10 +167,8 @@ class Decoder(nn.Module):
         context_bmd = None
         if c.recurrent == "additive":
             query_bmd = self.query(_output(states[0]).astype(c.dtype))
-            hidden_bmsd = jnp.tanh(query_bmd[:, :, None] + memory.keys_bsd[:, None])
-            v_d = self.energy.astype(c.dtype)
-            scores_bms = jnp.einsum("bmsd,d->bms", hidden_bmsd, v_d, preferred_element_type=jnp.float32)
-            weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
+            scores = partial(additive_scores, energy_hk=self.energy[None])
+            context_bmd, weights_bms = attend(query_bmd, memory.keys_bsd, memory.outputs_bsd, visible_bms, scores)
         after = []
         for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
             inputs_bmd = x_bmd
@@ -177,8 +178,8 @@ class Decoder(nn.Module):
             x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
             after.append(state)
         if c.recurrent == "dot":
-            scores_bms = jnp.einsum("bmd,bsd->bms", x_bmd, memory.outputs_bsd, preferred_element_type=jnp.float32)
-            weights_bms, context_bmd = attend(scores_bms, memory.outputs_bsd, visible_bms)
+            outputs_bsd = memory.outputs_bsd
+            context_bmd, weights_bms = attend(x_bmd, outputs_bsd, outputs_bsd, visible_bms, dot_products)
         if context_bmd is not None:
             x_bmd = jnp.tanh(self.output(_joined(x_bmd, context_bmd)))
         return tuple(after), (x_bmd, weights_bms)
@@ -299,16 +300,15 @@ class RecurrentTranslator(nn.Module):
 
 
 def attend(
-    scores_bms: Float[Array, "b m s"], outputs_bsd: Float[Array, "b s d"], visible_bms: Bool[Array, "b _ s"]
-) -> tuple[Float[Array, "b m s"], Float[Array, "b m d"]]:
-    """Returns the softmax of the scores over what is visible, in float32, and the mean of the outputs that it weights.
-
-    Where nothing is visible, as at padding, the weights are equal.
-    """
-    scores_bms = jnp.where(visible_bms, scores_bms, MASKED)
-    weights_bms = jax.nn.softmax(scores_bms, axis=-1)
-    context_bmd = jnp.einsum("bms,bsd->bmd", weights_bms.astype(outputs_bsd.dtype), outputs_bsd)
-    return weights_bms, context_bmd
+    q_bmd: Float[Array, "b m d"],
+    k_bsd: Float[Array, "b s d"],
+    v_bsd: Float[Array, "b s d"],
+    visible_bms: Bool[Array, "b _ s"],
+    scores: Callable[[Array, Array], Array],
+) -> tuple[Float[Array, "b m d"], Float[Array, "b m s"]]:
+    """Returns what `model.attention` does, of a single head."""
+    context_bhmd, weights_bhms = attention(q_bmd[:, None], k_bsd[:, None], v_bsd[:, None], visible_bms, scores)
+    return context_bhmd[:, 0], weights_bhms[:, 0]
 
 
 def first_of_sentence(segments_bt: Int[Array, "b t"], *, reverse: bool) -> Bool[Array, "b t"]:

@@ -1,82 +1,29 @@
-"""Scaled dot-product attention and multi-head attention (section 3.2).
+"""Multi-head attention (section 3.2.2): projections, `model.attention` in every head, and W^O.
 
-This einsum is the definition; tests/model/test_kernels.py compares the faster kernels of model/mixers/kernels.py to it.
+The einsums of `model.attention` are the definition; tests/model/test_kernels.py compares the faster kernels of
+model/mixers/kernels.py to them.
 """
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
+from model.attention import (
+    additive_scores,
+    attention,
+    dot_products,
+    relative_scores,
+    relative_values,
+    scaled_dot_products,
+    softmax_one,
+)
 from model.config import ModelConfig
-from model.masks import MASKED, Mask
+from model.masks import Mask
 from model.mixers import kernels
 from model.mixers.kv_cache import KeysValues, KVCache
 from model.noise import Noise, dropout
 from model.positions import NoPositions, clipped_distances
-
-
-def attention_weights(
-    q_bhtk: Float[Array, "b h t k"],
-    k_bhsk: Float[Array, "b h s k"],
-    mask_bts: Bool[Array, "b t s"],
-    bias_bhts: Float[Array, "b h t s"] | None = None,
-    scale: bool = True,
-    softmax_one: bool = False,
-) -> Float[Array, "b h t s"]:
-    """Returns softmax(Q K^T / sqrt(d_k) + bias) over unmasked keys, in float32 (section 3.2.1, equation 1).
-
-    Without `scale`, logits are not divided by sqrt(d_k). With `softmax_one`, exp(0) is added to the softmax's
-    denominator, so that a head may attend to nothing (Miller 2023, "Attention is off by one").
-    """
-    logits_bhts = dot_products(q_bhtk, k_bhsk, scale)
-    return masked_softmax(logits_bhts, mask_bts, bias_bhts, softmax_one)
-
-
-def dot_products(
-    q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], scale: bool
-) -> Float[Array, "b h t s"]:
-    """Returns Q K^T, divided by sqrt(d_k) if `scale`, in float32."""
-    logits_bhts = jnp.einsum("bhtk,bhsk->bhts", q_bhtk, k_bhsk, preferred_element_type=jnp.float32)
-    if not scale:
-        return logits_bhts
-    d_k = q_bhtk.shape[-1]
-    return logits_bhts / jnp.sqrt(jnp.float32(d_k))
-
-
-def additive_attention_weights(
-    q_bhtk: Float[Array, "b h t k"],
-    k_bhsk: Float[Array, "b h s k"],
-    energy_hk: Float[Array, "h k"],
-    mask_bts: Bool[Array, "b t s"],
-    bias_bhts: Float[Array, "b h t s"] | None = None,
-    softmax_one: bool = False,
-) -> Float[Array, "b h t s"]:
-    """Returns softmax(v^T tanh(q + k) + bias), in float32, with `attention_weights`' mask and `softmax_one`.
-
-    Bahdanau et al. 2015 (appendix A.1.2), with the projections of Q and K for their W and U, a v for each head, and no
-    hidden layer beside it: the "additive attention" of section 3.2.1. Memory grows with t s d_k, not with t s.
-    """
-    energies_bhtsk = jnp.tanh(q_bhtk[:, :, :, None] + k_bhsk[:, :, None])
-    v_hk = energy_hk.astype(energies_bhtsk.dtype)
-    logits_bhts = jnp.einsum("bhtsk,hk->bhts", energies_bhtsk, v_hk, preferred_element_type=jnp.float32)
-    return masked_softmax(logits_bhts, mask_bts, bias_bhts, softmax_one)
-
-
-def masked_softmax(
-    logits_bhts: Float[Array, "b h t s"],
-    mask_bts: Bool[Array, "b t s"],
-    bias_bhts: Float[Array, "b h t s"] | None,
-    softmax_one: bool,
-) -> Float[Array, "b h t s"]:
-    """Returns softmax(logits + bias) over unmasked keys; with `softmax_one`, see `attention_weights`."""
-    if bias_bhts is not None:
-        logits_bhts = logits_bhts + bias_bhts
-    masked_bhts = jnp.where(mask_bts[:, None], logits_bhts, MASKED)
-    if softmax_one:
-        with_zero_bhtu = jnp.pad(masked_bhts, ((0, 0), (0, 0), (0, 0), (0, 1)))
-        return jax.nn.softmax(with_zero_bhtu, axis=-1)[..., :-1]
-    return jax.nn.softmax(masked_bhts, axis=-1)
 
 
 class Heads(nn.Module):
@@ -84,7 +31,7 @@ class Heads(nn.Module):
 
     The paper's have no biases; with `config.biases` each has one. With `config.qk_norm` the queries and keys of each
     head are divided by their root mean square and scaled (Henry et al. 2020, arXiv 2010.04245, with RMS for the norm).
-    With `config.scores` "additive" each head has the vector v of `additive_attention_weights`, too.
+    With `config.scores` "additive" each head has the vector v of `additive_scores`.
     `gain` multiplies the initial values of W^V and W^O.
     """
 
@@ -120,6 +67,30 @@ class Heads(nn.Module):
             glorot = nn.initializers.glorot_uniform()
             self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
             self.relative_v = self.param("relative_v", glorot, (self.encoding.distances, c.d_v))
+        self.softmax = softmax_one if c.softmax_one else jax.nn.softmax
+
+    def scores(
+        self,
+        q_bhtk: Float[Array, "b h t k"],
+        k_bhsk: Float[Array, "b h s k"],
+        positions_bt: Int[Array, "b t"],
+        positions_bs: Int[Array, "b s"],
+        table_rh: Float[Array, "r h"] | None,
+    ) -> Float[Array, "b h t s"]:
+        """Returns how compatible queries and keys are, in float32; positions that act inside attention are added."""
+        if self.config.scores == "additive":
+            scores_bhts = additive_scores(q_bhtk, k_bhsk, self.energy)
+        elif self.config.scale_attention:
+            scores_bhts = scaled_dot_products(q_bhtk, k_bhsk)
+        else:
+            scores_bhts = dot_products(q_bhtk, k_bhsk)
+
+        # What positions add, where they act inside attention.
+        bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
+        if self.encoding.distances:
+            distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+            bias_bhts = relative_scores(q_bhtk, self.relative_k, distance_btsr, self.config.scale_attention)
+        return scores_bhts if bias_bhts is None else scores_bhts + bias_bhts
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
@@ -223,47 +194,22 @@ class MultiHeadAttention(Heads):
             heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
             return self.output(heads_bhte), None
 
-        distance_btsr = None
-        bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
+        def scores(q_bhtk: Array, k_bhsk: Array) -> Array:
+            return self.scores(q_bhtk, k_bhsk, positions_bt, positions_bs, table_rh)
+
+        def drop(weights_bhts: Array) -> Array:
+            return dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits)
+
+        heads_bhte, weights_bhts = attention(q_bhtk, k_bhsk, v_bhse, mask.dense_bts, scores, self.weights, drop)
         if self.encoding.distances:
             distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
-            bias_bhts = self._relative_logits(q_bhtk, distance_btsr)
-        weights_bhts = self.weights(q_bhtk, k_bhsk, mask, bias_bhts)
-        kept_bhts = dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
-        heads_bhte = jnp.einsum("bhts,bhse->bhte", kept_bhts, v_bhse)
-        if distance_btsr is not None:
-            heads_bhte = heads_bhte + self._relative_values(kept_bhts, distance_btsr)
+            kept_bhts = weights_bhts.astype(x_btd.dtype)
+            heads_bhte = heads_bhte + relative_values(kept_bhts, self.relative_v, distance_btsr)
         return self.output(heads_bhte), weights_bhts
 
-    def weights(
-        self,
-        q_bhtk: Float[Array, "b h t k"],
-        k_bhsk: Float[Array, "b h s k"],
-        mask: Mask,
-        bias_bhts: Float[Array, "b h t s"] | None,
-    ) -> Float[Array, "b h t s"]:
-        """Returns the weights of every head, in float32; the mask is dense."""
-        c = self.config
-        if c.scores == "additive":
-            return additive_attention_weights(q_bhtk, k_bhsk, self.energy, mask.dense_bts, bias_bhts, c.softmax_one)
-        return attention_weights(q_bhtk, k_bhsk, mask.dense_bts, bias_bhts, c.scale_attention, c.softmax_one)
-
-    def _relative_logits(
-        self, q_bhtk: Float[Array, "b h t k"], distance_btsr: Float[Array, "b t s r"]
-    ) -> Float[Array, "b h t s"]:
-        """Returns q_i a^K_ij, scaled like q_i k_j (Shaw et al. 2018, equation 4), in float32."""
-        table_rk = self.relative_k.astype(q_bhtk.dtype)
-        logits_bhtr = jnp.einsum("bhtk,rk->bhtr", q_bhtk, table_rk, preferred_element_type=jnp.float32)
-        if self.config.scale_attention:
-            logits_bhtr = logits_bhtr / jnp.sqrt(jnp.float32(q_bhtk.shape[-1]))
-        return jnp.einsum("bhtr,btsr->bhts", logits_bhtr, distance_btsr)
-
-    def _relative_values(
-        self, weights_bhts: Float[Array, "b h t s"], distance_btsr: Float[Array, "b t s r"]
-    ) -> Float[Array, "b h t e"]:
-        """Returns sum_j alpha_ij a^V_ij (Shaw et al. 2018, equation 3)."""
-        weights_bhtr = jnp.einsum("bhts,btsr->bhtr", weights_bhts, distance_btsr.astype(weights_bhts.dtype))
-        return jnp.einsum("bhtr,re->bhte", weights_bhtr, self.relative_v.astype(weights_bhts.dtype))
+    def weights(self, scores_bhts: Float[Array, "b h t s"]) -> Float[Array, "b h t s"]:
+        """Returns the softmax over keys, as a method of its own, which `infer.inside` records and patches."""
+        return self.softmax(scores_bhts)
 
 
 def add_bias(x_bt: Array, bias: Array | None) -> Array:

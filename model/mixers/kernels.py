@@ -1,7 +1,7 @@
-"""Attention that never materialises the weights [t,s]; the definition is the einsum in `attention.py`.
+"""Attention that never materialises the weights [t,s]; the definition is the einsum of `model.attention`.
 
-"chunked" is the same einsum for some queries at a time, on any device, with memory in proportion to s, not to t s (Rabe
-and Staats 2021, arXiv 2112.05682, who cut the keys as well). The others are fused kernels.
+"chunked" is that very function for some queries at a time, on any device, with memory in proportion to s, not to t s
+(Rabe and Staats 2021, arXiv 2112.05682, who cut the keys as well). The others are fused kernels.
 
 "splash" is one of the two TPU kernels in JAX, the one that allows d_k != d_v (Table 3, rows B); the other, "flash",
 adds nothing that we need. "cudnn" is NVIDIA's, called through `jax.nn.dot_product_attention`.
@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from model.masks import MASKED, NO_SEGMENT, Mask
+from model.attention import attention
+from model.masks import NO_SEGMENT, Mask
 from model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
@@ -86,11 +87,8 @@ def chunked(
         q_bhck, first = chunk
         k_bhsk = exact_k_bhsk.astype(dtype)
         v_bhse = exact_v_bhse.astype(dtype)
-        logits_bhcs = jnp.einsum("bhck,bhsk->bhcs", q_bhck, k_bhsk, preferred_element_type=jnp.float32)
-        visible_bcs = padded.dense_from(first, size)
-        masked_bhcs = jnp.where(visible_bcs[:, None], logits_bhcs / jnp.sqrt(jnp.float32(d_k)), MASKED)
-        weights_bhcs = jax.nn.softmax(masked_bhcs, axis=-1).astype(dtype)
-        return jnp.einsum("bhcs,bhse->bhce", weights_bhcs, v_bhse)
+        heads_bhce, _ = attention(q_bhck, k_bhsk, v_bhse, padded.dense_from(first, size))
+        return heads_bhce
 
     heads_nbhce = jax.lax.map(heads, (q_nbhck, size * jnp.arange(chunks)))
     heads_bhnce = jnp.moveaxis(heads_nbhce, 0, 2)

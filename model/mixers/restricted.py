@@ -5,8 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from model.attention import attention
 from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import Heads, attention_weights
+from model.mixers.attention import Heads
 from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
 from model.mixers.state import newest
 from model.noise import Noise, dropout
@@ -120,14 +121,22 @@ class RestrictedAttention(Heads):
         q_phqk = as_rows(q_bnqhk).swapaxes(1, 2)
         k_phsk = as_rows(k_bnshk).swapaxes(1, 2)
         v_phse = as_rows(v_bnshe).swapaxes(1, 2)
-        bias_phqs = self.encoding.bias(as_rows(positions_bnq), as_rows(positions_bns), table_rh)
+        positions_pq = as_rows(positions_bnq)
+        positions_ps = as_rows(positions_bns)
         visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
-        weights_phqs = attention_weights(q_phqk, k_phsk, visible_pqs, bias_phqs, c.scale_attention, c.softmax_one)
-        weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
-        kept_bnhqs = dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits)
-        kept_phqs = as_rows(kept_bnhqs).astype(x_btd.dtype)
-        heads_pqhe = jnp.einsum("phqs,phse->pqhe", kept_phqs, v_phse)
+
+        def scores(q_phqk: Array, k_phsk: Array) -> Array:
+            return self.scores(q_phqk, k_phsk, positions_pq, positions_ps, table_rh)
+
+        def drop(weights_phqs: Array) -> Array:
+            # By rows again: a row's dropout depends on its number in the batch.
+            weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
+            return as_rows(dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits))
+
+        heads_phqe, weights_phqs = attention(q_phqk, k_phsk, v_phse, visible_pqs, scores, self.softmax, drop)
+        heads_pqhe = heads_phqe.swapaxes(1, 2)
         heads_bthe = heads_pqhe.reshape(b, n * blocks.length, *heads_pqhe.shape[2:])[:, :t]
+        weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
         weights_bhtt = over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
         return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
 
@@ -145,12 +154,13 @@ class RestrictedAttention(Heads):
     ) -> tuple[Float[Array, "b m d"], Window]:
         """Returns the output for one more token of each of m beams, and the cache with that token."""
         cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
-        c = self.config
         k_bhsk, v_bhse, positions_bs = cache.past.keys_values()
         q_bhmk = self.queries(x_bmd, positions_bm)
-        bias_bhms = self.encoding.bias(positions_bm, positions_bs, table_rh)
-        weights_bhms = attention_weights(q_bhmk, k_bhsk, cache.visible_bmc, bias_bhms, c.scale_attention, c.softmax_one)
-        heads_bhme = jnp.einsum("bhms,bhse->bhme", weights_bhms.astype(x_bmd.dtype), v_bhse)
+
+        def scores(q_bhmk: Array, k_bhsk: Array) -> Array:
+            return self.scores(q_bhmk, k_bhsk, positions_bm, positions_bs, table_rh)
+
+        heads_bhme, _ = attention(q_bhmk, k_bhsk, v_bhse, cache.visible_bmc, scores, self.softmax)
         room = cache.visible_bmc.shape[2]
         return self.output(heads_bhme), Window(cache._replace(used=cache.used % room))
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import MultiHeadAttention, dot_products, masked_softmax
+from model.masks import MASKED, NO_SEGMENT, Mask
+from model.mixers.attention import MultiHeadAttention
 from model.mixers.kv_cache import KVCache
 from model.mixers.restricted import Blocks, as_rows, over_whole_rows, reach
 from model.noise import Noise, dropout
@@ -118,17 +118,26 @@ class StridedAttention(MultiHeadAttention):
         positions_pn = pieces.in_columns(positions_bt)
         visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
         visible_pnm = as_rows(columns.visible(mask))
-        logits_phqs = self._logits(
-            pieces.in_blocks(q_bthk), pieces.beside_blocks(k_bthk), positions_pq, positions_ps, table_rh
+        scores_phqs = self.scores(
+            pieces.in_blocks(q_bthk).swapaxes(1, 2),
+            pieces.beside_blocks(k_bthk).swapaxes(1, 2),
+            positions_pq,
+            positions_ps,
+            table_rh,
         )
-        logits_phnm = self._logits(
-            pieces.in_columns(q_bthk), pieces.in_columns(k_bthk), positions_pn, positions_pn, table_rh
+        scores_phnm = self.scores(
+            pieces.in_columns(q_bthk).swapaxes(1, 2),
+            pieces.in_columns(k_bthk).swapaxes(1, 2),
+            positions_pn,
+            positions_pn,
+            table_rh,
         )
 
         # One softmax over both kinds of keys takes whole rows.
-        logits_bthu = pieces.side_by_side(logits_phqs.swapaxes(1, 2), logits_phnm.swapaxes(1, 2))
+        scores_bthu = pieces.side_by_side(scores_phqs.swapaxes(1, 2), scores_phnm.swapaxes(1, 2))
         visible_btu = pieces.side_by_side(visible_pqs, visible_pnm)
-        weights_bhtu = masked_softmax(logits_bthu.swapaxes(1, 2), visible_btu, None, c.softmax_one)
+        legal_bhtu = jnp.where(visible_btu[:, None], scores_bthu.swapaxes(1, 2), MASKED)
+        weights_bhtu = self.softmax(legal_bhtu)
         kept_bhtu = dropout(weights_bhtu, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
 
         keys_near = visible_pqs.shape[-1]
@@ -169,14 +178,6 @@ class StridedAttention(MultiHeadAttention):
         """Returns the output for whole rows that every beam begins with, and the cache with them."""
         y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
         return y_btd, cache.prefill(self.keys_values(x_btd, positions_bt), mask.keys_bs != 0)
-
-    def _logits(
-        self, q_pqhk: Array, k_pshk: Array, positions_pq: Array, positions_ps: Array, table_rh: Array | None
-    ) -> Float[Array, "p h q s"]:
-        """Returns the scaled products of queries and keys, and the bias of their distance."""
-        logits_phqs = dot_products(q_pqhk.swapaxes(1, 2), k_pshk.swapaxes(1, 2), self.config.scale_attention)
-        bias_phqs = self.encoding.bias(positions_pq, positions_ps, table_rh)
-        return logits_phqs if bias_phqs is None else logits_phqs + bias_phqs
 
 
 def _whole(

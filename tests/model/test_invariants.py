@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from model.attention import attention, dot_products
 from model.block import layer_norm
 from model.config import ModelConfig
 from model.embed import logits_of
-from model.mixers.attention import attention_weights, dot_products
 from model.parameter_count import parameter_count
 from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
 from model.transformer import Transformer, init_params
@@ -248,8 +248,24 @@ def test_attention_maps_are_distributions_over_what_may_be_seen(changes):
 
 def test_a_query_that_sees_no_key_gets_uniform_weights():
     x = jnp.ones((1, 1, 2, 4))
-    weights = attention_weights(x, jnp.tile(x, (1, 1, 2, 1)), jnp.zeros((1, 2, 4), bool))
+    k_bhsk = jnp.tile(x, (1, 1, 2, 1))
+    heads, weights = attention(x, k_bhsk, k_bhsk, jnp.zeros((1, 2, 4), bool))
     np.testing.assert_allclose(weights, 0.25)
+    np.testing.assert_allclose(heads, 1.0)
+
+
+def test_attention_is_equation_1():
+    """One query and head at a time, in float64, as section 3.2.1 has it; a later key is illegal."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 3, 5, size)) for size in (6, 6, 4))
+    mask = np.tri(5, dtype=bool)
+    given = [jnp.asarray(x, jnp.float32) for x in (q, k, v)]
+    heads, weights = attention(*given, jnp.broadcast_to(mask[None], (2, 5, 5)))
+    for b, h, t in np.ndindex(2, 3, 5):
+        exp_s = np.exp(k[b, h, mask[t]] @ q[b, h, t] / np.sqrt(6))
+        expected_s = exp_s / exp_s.sum()
+        np.testing.assert_allclose(weights[b, h, t], np.pad(expected_s, (0, 4 - t)), rtol=1e-5)
+        np.testing.assert_allclose(heads[b, h, t], expected_s @ v[b, h, mask[t]], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -358,7 +374,7 @@ def test_t5s_buckets_are_one_for_each_near_distance_and_then_ranges_that_grow():
 def test_products_of_bfloat16_are_added_up_in_float32():
     q_bhtk, k_bhsk = jax.random.normal(jax.random.key(0), (2, 1, 1, 9, 64)).astype(jnp.bfloat16)
     exact = np.einsum("bhtk,bhsk->bhts", np.asarray(q_bhtk, np.float64), np.asarray(k_bhsk, np.float64))
-    found = dot_products(q_bhtk, k_bhsk, scale=False)
+    found = dot_products(q_bhtk, k_bhsk)
     assert found.dtype == jnp.float32 and np.abs(found - exact).max() < 1e-4
 
 

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
+from model.attention import attention
 from model.config import ModelConfig
 from model.language_model import LanguageModel
 from model.masks import Mask
 from model.mixers import kernels
-from model.mixers.attention import attention_weights
 from model.mixers.kernels import attend
 from model.transformer import Transformer, init_params
 from tests.extras import needed
@@ -82,11 +82,10 @@ def assert_equals_the_definition(impl, mask, d_k, d_v, dtype, tolerance):
     sees_b1t1 = mask.dense().any(-1)[:, None, :, None]
 
     def einsum(q, k, v):
-        weights = attention_weights(q, k, mask.dense())
-        return jnp.einsum("bhts,bhse->bhte", weights.astype(v.dtype), v)
+        return attention(q, k, v, mask.dense())[0]
 
-    def value_and_gradients(attention):
-        heads, pullback = jax.vjp(attention, q, k, v)
+    def value_and_gradients(function):
+        heads, pullback = jax.vjp(function, q, k, v)
         return heads, pullback(jnp.where(sees_b1t1, cotangent, 0))
 
     (heads, gradients), (expected, expected_gradients) = (
@@ -327,7 +326,7 @@ def test_chunked_adds_up_the_gradients_of_keys_and_values_in_float32(monkeypatch
     )
 
     def einsum(q, k, v):
-        return jnp.einsum("bhts,bhse->bhte", attention_weights(q, k, mask.dense()), v)
+        return attention(q, k, v, mask.dense())[0]
 
     def gradients(attention, *arrays):
         _, pullback = jax.vjp(attention, *arrays)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from model.attention import attention, softmax_one
 from model.block import Residual
 from model.config import ModelConfig
 from model.language_model import LanguageModel
-from model.mixers.attention import attention_weights
 from model.parameter_count import parameter_count
 from model.transformer import init_params
 from run.sharding import placed_shapes
@@ -202,7 +202,9 @@ def test_a_head_may_attend_to_nothing():
     mask = jnp.asarray(np.tri(4, dtype=bool)[None])
     logits = np.where(mask[:, None], np.einsum("bhtk,bhsk->bhts", q, k) / np.sqrt(6), -np.inf)
     expected = np.exp(logits) / (1 + np.exp(logits).sum(-1, keepdims=True))
-    np.testing.assert_allclose(attention_weights(q, k, mask, softmax_one=True), expected, rtol=1e-5)
-    large = attention_weights(100 * q, 100 * k, mask, softmax_one=True)
+    np.testing.assert_allclose(attention(q, k, k, mask, softmax=softmax_one)[1], expected, rtol=1e-5)
+    _, large = attention(100 * q, 100 * k, k, mask, softmax=softmax_one)
     assert np.isfinite(large).all()
-    np.testing.assert_array_equal(attention_weights(q, k, jnp.zeros((1, 4, 4), bool), softmax_one=True), 0.0)
+    heads, weights = attention(q, k, k, jnp.zeros((1, 4, 4), bool), softmax=softmax_one)
+    np.testing.assert_array_equal(weights, 0.0)
+    np.testing.assert_array_equal(heads, 0.0)

@@ -59,7 +59,7 @@ def test_the_api_has_load_run_and_every_public_function_of_the_model(site: Path)
     html = (site / "api" / "index.html").read_text(encoding="utf-8")
     shown = set(re.findall(r'id="((?:infer|model)\.[\w.]+)"', html))
     wanted = {name for path in ROOT.glob("model/**/*.py") for name in public(path)}
-    assert {"infer.load_run", "model.stack.Stack", "model.mixers.attention.attention_weights"} <= shown
+    assert {"infer.load_run", "model.stack.Stack", "model.attention.attention"} <= shown
     assert wanted - shown == set()
 
 
