@@ -1,5 +1,7 @@
 """From ids to vectors and from vectors to logits (section 3.4)."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
@@ -9,48 +11,61 @@ from model.noise import Noise, dropout
 from model.rows import by_rows
 
 
-def embed(
-    config: ModelConfig,
-    embed_vd: Float[Array, "v d"],
-    positions_ld: Float[Array, "l d"] | None,
-    ids_bt: Int[Array, "b t"],
-    positions_bt: Int[Array, "b t"],
-    noise: Noise | None,
-    norm: nn.Module | None = None,
-) -> Float[Array, "b t d"]:
-    """Returns embeddings scaled by sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
+class Embedding(NamedTuple):
+    """The learned embeddings of a model's source, or of its target, and the softmax: one matrix if they are tied.
 
-    Without `config.scale_embeddings` they are not scaled. Their sum is normalised by `norm`, if given. `positions_ld`
-    is the table of learned positions; `model.stack` raises an error if a row is longer.
+    No module of its own, so that its parameters have their names at the top of the tree: a model makes them, by
+    `embeddings`, in its `setup`.
     """
-    x_btd = embed_vd[ids_bt]
-    if config.scale_embeddings:
-        x_btd = x_btd * jnp.sqrt(jnp.float32(config.d_model))
-    x_btd = config.encoding.embed(x_btd, positions_bt, positions_ld)
-    if norm is not None:
-        x_btd = norm(x_btd)
-    x_btd = dropout(x_btd.astype(config.dtype), config.P_drop, noise, config.dropout_bits)
-    return by_rows(x_btd)
 
+    config: ModelConfig
+    embed_vd: Float[Array, "v d"]
+    positions_ld: Float[Array, "l d"] | None = None  # where positions are learned; longer rows are refused by `Stack`
+    softmax_vd: Float[Array, "v d"] | None = None
+    bias_v: Float[Array, " v"] | None = None  # of the softmax
 
-def logit_factors(
-    config: ModelConfig,
-    x_btd: Float[Array, "b t d"],
-    softmax_vd: Float[Array, "v d"],
-    bias_v: Float[Array, " v"] | None = None,
-) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-    """Returns the two factors of the logits x E^T; with `config.scale_logits`, x is divided by sqrt(d_model).
+    def encode(
+        self,
+        ids_bt: Int[Array, "b t"],
+        positions_bt: Int[Array, "b t"],
+        noise: Noise | None,
+        norm: nn.Module | None = None,
+    ) -> Float[Array, "b t d"]:
+        """Returns embeddings times sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
-    A bias is one more column of the second factor, times 1: c is d, or d + 1.
-    """
-    if config.scale_logits:
-        x_btd = x_btd * config.d_model**-0.5
-    if bias_v is None:
-        return x_btd, softmax_vd
-    ones_bt1 = jnp.ones((*x_btd.shape[:2], 1), x_btd.dtype)
-    x_btc = jnp.concatenate([x_btd, ones_bt1], axis=-1)
-    softmax_vc = jnp.concatenate([softmax_vd, bias_v[:, None]], axis=-1)
-    return x_btc, softmax_vc
+        Without `config.scale_embeddings` they are not multiplied. BERT has a layer `norm` before the dropout.
+        """
+        c = self.config
+        x_btd = self.embed_vd[ids_bt]
+        # "In the embedding layers, we multiply those weights by sqrt(d_model)."
+        if c.scale_embeddings:
+            x_btd = x_btd * jnp.sqrt(jnp.float32(c.d_model))
+        x_btd = c.encoding.embed(x_btd, positions_bt, self.positions_ld)
+        if norm is not None:
+            x_btd = norm(x_btd)
+        # "We apply dropout to the sums of the embeddings and the positional encodings."
+        x_btd = dropout(x_btd.astype(c.dtype), c.P_drop, noise, c.dropout_bits)
+        return by_rows(x_btd)
+
+    def logit_factors(self, x_btd: Float[Array, "b t d"]) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits x E^T; with `config.scale_logits`, x is divided by sqrt(d_model).
+
+        A loss multiplies them a chunk at a time. A bias is one more column of the second, times 1: c is d, or d + 1.
+        """
+        assert self.softmax_vd is not None
+        if self.config.scale_logits:
+            x_btd = x_btd * self.config.d_model**-0.5
+        if self.bias_v is None:
+            return x_btd, self.softmax_vd
+        ones_bt1 = jnp.ones((*x_btd.shape[:2], 1), x_btd.dtype)
+        x_btc = jnp.concatenate([x_btd, ones_bt1], axis=-1)
+        softmax_vc = jnp.concatenate([self.softmax_vd, self.bias_v[:, None]], axis=-1)
+        return x_btc, softmax_vc
+
+    def logits(self, x_btd: Float[Array, "b t d"]) -> Float[Array, "b t v"]:
+        """Returns the logits, in float32: "the usual learned linear transformation"."""
+        x_btc, softmax_vc = self.logit_factors(x_btd)
+        return logits_of(x_btc, softmax_vc)
 
 
 def logits_of(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> Float[Array, "b t v"]:
@@ -58,12 +73,35 @@ def logits_of(x_btc: Float[Array, "b t c"], softmax_vc: Float[Array, "v c"]) -> 
     return jnp.einsum("btc,vc->btv", x_btc, softmax_vc.astype(x_btc.dtype), preferred_element_type=jnp.float32)
 
 
-def logits(
-    config: ModelConfig,
-    x_btd: Float[Array, "b t d"],
-    softmax_vd: Float[Array, "v d"],
-    bias_v: Float[Array, " v"] | None = None,
-) -> Float[Array, "b t v"]:
-    """Returns the product of the `logit_factors`."""
-    x_btc, softmax_vc = logit_factors(config, x_btd, softmax_vd, bias_v)
-    return logits_of(x_btc, softmax_vc)
+def embeddings(model: nn.Module, *sides: str) -> list[Embedding]:
+    """Makes a model's parameters of embedding and softmax, in its `setup`; returns the `Embedding` of each side.
+
+    Names of parameters begin with the side's: of "source_", `source_embed`. If `config.tie_embeddings`, one matrix,
+    `embed`, is shared by all sides and the softmax (section 3.4).
+    """
+    c = model.config
+    if c.tie_embeddings:
+        softmax_vd = table(model, "embed", c.vocab_size)
+        tables = [softmax_vd for _ in sides]
+    else:
+        tables = [table(model, f"{side}embed", c.vocab_size) for side in sides]
+        softmax_vd = table(model, "softmax", c.vocab_size, (c.base_width / c.d_model) ** 0.5)
+    bias_v = None
+    if c.output_bias:
+        bias_v = model.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
+    made = []
+    for side, embed_vd in zip(sides, tables, strict=True):
+        made.append(Embedding(c, embed_vd, position_table(model, f"{side}positions"), softmax_vd, bias_v))
+    return made
+
+
+def table(model: nn.Module, name: str, rows: int, gain: float = 1.0) -> Float[Array, "v d"]:
+    """Makes a table of vectors, N(0, 1/d_model) at first as in tensor2tensor; `gain` multiplies them."""
+    d_model = model.config.d_model
+    return model.param(name, nn.initializers.normal(d_model**-0.5 * gain), (rows, d_model))
+
+
+def position_table(model: nn.Module, name: str) -> Float[Array, "l d"] | None:
+    """Makes the table of learned positions; None where positions are not learned."""
+    c = model.config
+    return table(model, name, c.max_positions) if c.encoding.has_table else None

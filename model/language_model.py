@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import PAD
 from base.tokens import Tokens
 from model.config import ModelConfig
-from model.embed import embed, logit_factors, logits, logits_of
+from model.embed import embeddings, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.stack import Stack
@@ -44,17 +44,7 @@ class DecoderOnly(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        init = nn.initializers.normal(c.d_model**-0.5)
-        self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
-        self.softmax = self.embed
-        self.output_bias = None
-        self.positions = None
-        if not c.tie_embeddings:
-            self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
-        if c.output_bias:
-            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
-        if c.encoding.has_table:
-            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
+        (self.embedding,) = embeddings(self, "")
         self.decoder = Stack(c, cross=False, causal=True)
 
     def read_prompts(
@@ -73,7 +63,7 @@ class DecoderOnly(nn.Module):
         if room:
             is_before_bt = jnp.arange(room)[None] < last_b[:, None]
             before = Tokens.of(jnp.where(is_before_bt, prompts_bs[:, :-1], PAD))
-            x_btd = self._embed(before.ids_bt, before.positions_bt, None)
+            x_btd = self.embedding.encode(before.ids_bt, before.positions_bt, None)
             cache = self.decoder.prefill(x_btd, before, cache, prefix)
         token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
         return token_b, PromptCache(cache, last_b, room)
@@ -83,10 +73,9 @@ class DecoderOnly(nn.Module):
     ) -> tuple[Float[Array, "b m v"], PromptCache]:
         """Returns the logits after token `step` of each of m beams, and the updated cache; token 0 ends the prompt."""
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
-        x_bmd = self._embed(token_bm, positions_bm, None)
+        x_bmd = self.embedding.encode(token_bm, positions_bm, None)
         x_bmd, stack = self.decoder.step(x_bmd, positions_bm, cache.stack)
-        logits_bmv = logits(self.config, x_bmd, self.softmax, self.output_bias)
-        return logits_bmv, cache.replace(stack=stack)
+        return self.embedding.logits(x_bmd), cache.replace(stack=stack)
 
     def _maps(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the attention weights of all layers and heads, as "decoder". `prefix` as in `model.stack`.
@@ -95,12 +84,9 @@ class DecoderOnly(nn.Module):
         """
         if not MIXERS[self.config.mixer].weights:
             return {}
-        x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, None)
+        x_btd = self.embedding.encode(tokens.ids_bt, tokens.positions_bt, None)
         _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
         return {"decoder": jnp.stack([block.self_bhtt for block in weights])}
-
-    def _embed(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
-        return embed(self.config, self.embed, self.positions, ids_bt, positions_bt, noise)
 
 
 class LanguageModel(DecoderOnly):
@@ -112,14 +98,16 @@ class LanguageModel(DecoderOnly):
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        x_btc, softmax_vc = self.hidden(tokens, noise)
+        x_btc, softmax_vc = self.logit_factors(tokens, noise)
         return logits_of(x_btc, softmax_vc)
 
-    def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
-        x_btd = self._embed(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
+    def logit_factors(
+        self, tokens: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits, see `Embedding.logit_factors`."""
+        x_btd = self.embedding.encode(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
         x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
-        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
+        return self.embedding.logit_factors(x_btd)
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"; none with a mixer that has no weights."""

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from base.tokens import Tokens
 from model.block import ACTIVATIONS, layer_norm
 from model.config import ModelConfig
-from model.embed import embed, logit_factors, logits_of
+from model.embed import Embedding, logits_of, position_table, table
 from model.mixers import MIXERS
 from model.mixers.attention import add_bias
 from model.noise import Noise, fold
@@ -36,39 +36,35 @@ class MaskedLM(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        init = nn.initializers.normal(c.d_model**-0.5)
-        self.embed = self.param("embed", init, (c.vocab_size, c.d_model))
-        if self.classes:
-            name = "classes"
-            size = self.classes
-        else:
-            name = "softmax"
-            size = c.vocab_size
-        tied = c.tie_embeddings and not self.classes
-        self.softmax = self.embed if tied else self.param(name, init, (size, c.d_model))
-        self.positions = None
-        if c.encoding.has_table:
-            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
+        name = "classes" if self.classes else "softmax"
+        size = self.classes or c.vocab_size
+        embed_vd = softmax_vd = table(self, "embed", c.vocab_size)
+        if self.classes or not c.tie_embeddings:
+            softmax_vd = table(self, name, size)
+        positions_ld = position_table(self, "positions")
         self.embed_norm = layer_norm(c)
         self.encoder = Stack(c, cross=False, causal=False)
         self.head_w = self.param("head_w", nn.initializers.glorot_uniform(), (c.d_model, c.d_model))
         self.head_b = self.param("head_b", nn.initializers.zeros, (c.d_model,))
         self.head_norm = layer_norm(c)
-        self.softmax_b = self.param(f"{name}_b", nn.initializers.zeros, (size,))
+        bias_v = self.param(f"{name}_b", nn.initializers.zeros, (size,))
+        self.embedding = Embedding(c, embed_vd, positions_ld, softmax_vd, bias_v)
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
-        x_btc, softmax_vc = self.hidden(tokens, noise)
+        x_btc, softmax_vc = self.logit_factors(tokens, noise)
         return logits_of(x_btc, softmax_vc)
 
-    def hidden(self, tokens: Tokens, noise: Noise | None = None) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+    def logit_factors(
+        self, tokens: Tokens, noise: Noise | None = None
+    ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
+        """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         activation = ACTIVATIONS[self.config.activation]
         x_btd = self.encode(tokens, noise)
         x_btd = jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype))
         x_btd = activation(add_bias(x_btd, self.head_b))
         x_btd = self.head_norm(x_btd)
-        return logit_factors(self.config, x_btd, self.softmax, self.softmax_b)
+        return self.embedding.logit_factors(x_btd)
 
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""
@@ -84,9 +80,7 @@ class MaskedLM(nn.Module):
         return {"encoder": jnp.stack([block.self_bhtt for block in weights])}
 
     def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:
-        return embed(
-            self.config, self.embed, self.positions, tokens.ids_bt, tokens.positions_bt, noise, self.embed_norm
-        )
+        return self.embedding.encode(tokens.ids_bt, tokens.positions_bt, noise, self.embed_norm)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:

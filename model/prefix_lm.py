@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS, PAD
 from base.tokens import Tokens
 from model.config import ModelConfig
-from model.embed import logit_factors, logits_of
+from model.embed import logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from model.noise import Noise, fold
 from model.search.state import translation_limits
@@ -23,18 +23,18 @@ class PrefixLM(DecoderOnly):
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        x_btc, softmax_vc = self.hidden(source, target, noise)
+        x_btc, softmax_vc = self.logit_factors(source, target, noise)
         return logits_of(x_btc, softmax_vc)
 
-    def hidden(
+    def logit_factors(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+        """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         both = joined(source, target)
         s = source.ids_bt.shape[1]
-        x_bnd = self._embed(both.ids_bt, both.positions_bt, fold(noise, EMBED))
+        x_bnd = self.embedding.encode(both.ids_bt, both.positions_bt, fold(noise, EMBED))
         x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
-        return logit_factors(self.config, x_bnd[:, s:], self.softmax, self.output_bias)
+        return self.embedding.logit_factors(x_bnd[:, s:])
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "decoder"; rows and columns are those of `joined`."""

@@ -31,7 +31,7 @@ from base.ids import BOS
 from base.tokens import Tokens
 from model.attention import additive_scores, attention, dot_products
 from model.config import ModelConfig
-from model.embed import embed, logit_factors, logits, logits_of
+from model.embed import embeddings, logits_of
 from model.masks import NO_SEGMENT, Mask
 from model.noise import Noise, dropout, fold
 from model.search.state import take_beams, translation_limits
@@ -198,31 +198,21 @@ class RecurrentTranslator(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        init = nn.initializers.normal(c.d_model**-0.5)
-        if c.tie_embeddings:
-            table = self.param("embed", init, (c.vocab_size, c.d_model))
-            self.source_embed = self.target_embed = self.softmax = table
-        else:
-            self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
-            self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
-            self.softmax = self.param("softmax", init, (c.vocab_size, c.d_model))
-        self.output_bias = None
-        if c.output_bias:
-            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
+        self.source_embedding, self.target_embedding = embeddings(self, "source_", "target_")
         self.encoder = Encoder(c)
         self.decoder = Decoder(c)
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        x_btc, softmax_vc = self.hidden(source, target, noise)
+        x_btc, softmax_vc = self.logit_factors(source, target, noise)
         return logits_of(x_btc, softmax_vc)
 
-    def hidden(
+    def logit_factors(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+        """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         x_btd, _ = self._decode(source, target, noise)
-        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
+        return self.target_embedding.logit_factors(x_btd)
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t s"]]:
         """Returns the weights as "cross", of one layer and one head; none if `config.recurrent` is "fixed"."""
@@ -250,9 +240,9 @@ class RecurrentTranslator(nn.Module):
         self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: RecurrentCache
     ) -> tuple[Float[Array, "b m v"], RecurrentCache]:
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
-        x_bmd = self._embed(self.target_embed, token_bm, None)
+        x_bmd = self.target_embedding.encode(token_bm, jnp.full(token_bm.shape, step), None)
         states, (x_bmd, _) = self.decoder(cache.states, x_bmd, cache.memory, cache.visible_b1s)
-        return logits(self.config, x_bmd, self.softmax, self.output_bias), cache.replace(states=states)
+        return self.target_embedding.logits(x_bmd), cache.replace(states=states)
 
     def _decode(self, source: Tokens, target: Tokens, noise: Noise | None) -> tuple[Array, Array | None]:
         """Returns the outputs at each position of the target, and the attention weights [b,t,s], if any."""
@@ -279,7 +269,7 @@ class RecurrentTranslator(nn.Module):
             in_axes=(1, 1, 1, 1, 0),
             out_axes=2,  # [b,m,t,..] of one beam
         )
-        x_btd = self._embed(self.target_embed, target.ids_bt, fold(noise, TARGET))
+        x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
         zero = jax.tree.map(lambda x_btd: jnp.zeros_like(x_btd[:, :1]), first_states)
         first_bt = first_of_sentence(target.segments_bt, reverse=False)
         places_t = jnp.arange(x_btd.shape[1])
@@ -291,12 +281,9 @@ class RecurrentTranslator(nn.Module):
 
     def _memory(self, source: Tokens, segments_bt: Array, noise: Noise | None) -> tuple[Memory, tuple[State, ...]]:
         """Returns what the decoder attends to, and the states [b,t,d] that each sentence `segments_bt` begins with."""
-        x_bsd = self._embed(self.source_embed, source.ids_bt, fold(noise, SOURCE))
+        x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, fold(noise, SOURCE))
         outputs_bsd, states = self.encoder(x_bsd, source.segments_bt, segments_bt, fold(noise, ENCODER))
         return Memory(outputs_bsd, self.decoder.keys(outputs_bsd)), states
-
-    def _embed(self, table_vd: Array, ids_bt: Array, noise: Noise | None) -> Array:
-        return embed(self.config, table_vd, None, ids_bt, jnp.zeros_like(ids_bt), noise)
 
 
 def attend(

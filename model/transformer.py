@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS
 from base.tokens import Tokens
 from model.config import ModelConfig
-from model.embed import embed, logit_factors, logits, logits_of
+from model.embed import embeddings, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
 from model.search.state import translation_limits
@@ -28,52 +28,36 @@ class Transformer(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        init = nn.initializers.normal(c.d_model**-0.5)
-        if c.tie_embeddings:
-            table = self.param("embed", init, (c.vocab_size, c.d_model))
-            self.source_embed = self.target_embed = self.softmax = table
-        else:
-            self.source_embed = self.param("source_embed", init, (c.vocab_size, c.d_model))
-            self.target_embed = self.param("target_embed", init, (c.vocab_size, c.d_model))
-            softmax_init = nn.initializers.normal(c.d_model**-0.5 * (c.base_width / c.d_model) ** 0.5)
-            self.softmax = self.param("softmax", softmax_init, (c.vocab_size, c.d_model))
-        self.output_bias = None
-        self.source_positions = None
-        self.target_positions = None
-        if c.output_bias:
-            self.output_bias = self.param("output_bias", nn.initializers.zeros, (c.vocab_size,))
-        if c.encoding.has_table:
-            self.source_positions = self.param("source_positions", init, (c.max_positions, c.d_model))
-            self.target_positions = self.param("target_positions", init, (c.max_positions, c.d_model))
+        self.source_embedding, self.target_embedding = embeddings(self, "source_", "target_")
         self.encoder = Stack(c, cross=False, causal=False, stacks=2)
         self.decoder = Stack(c, cross=True, causal=True, stacks=2)
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""
-        x_btc, softmax_vc = self.hidden(source, target, noise)
+        x_btc, softmax_vc = self.logit_factors(source, target, noise)
         return logits_of(x_btc, softmax_vc)
 
-    def hidden(
+    def logit_factors(
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns the two factors of the logits, see `model.embed.logit_factors`."""
+        """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         memory_bsd = self.encode(source, noise)
         return self.decode(target, memory_bsd, source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
-        x_bsd = self._embed_source(source, noise)
+        x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, fold(noise, SOURCE))
         x_bsd, _ = self.encoder(x_bsd, source, None, fold(noise, ENCODER))
         return x_bsd
 
     def decode(
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
-        """Returns what `hidden` does, given the encoder's output for `source`."""
+        """Returns what `logit_factors` does, given the encoder's output for `source`."""
         memory = self.decoder.memory(memory_bsd, source)
-        x_btd = self._embed_target(target.ids_bt, target.positions_bt, noise)
+        x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
         x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
-        return logit_factors(self.config, x_btd, self.softmax, self.output_bias)
+        return self.target_embedding.logit_factors(x_btd)
 
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
@@ -92,20 +76,19 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Array, "b m v"], StackCache]:
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
-        x_bmd = self._embed_target(token_bm, positions_bm, None)
+        x_bmd = self.target_embedding.encode(token_bm, positions_bm, None)
         x_bmd, cache = self.decoder.step(x_bmd, positions_bm, cache)
-        logits_bmv = logits(self.config, x_bmd, self.softmax, self.output_bias)
-        return logits_bmv, cache
+        return self.target_embedding.logits(x_bmd), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
         """Returns all layers' and heads' weights: "encoder" [n,b,h,s,s], "decoder" [n,b,h,t,t], "cross" [n,b,h,t,s].
 
         With a mixer that has no weights, "cross" alone.
         """
-        x_bsd = self._embed_source(source, None)
+        x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, None)
         memory_bsd, encoder_weights = self.encoder(x_bsd, source, return_weights=True)
         memory = self.decoder.memory(memory_bsd, source)
-        x_btd = self._embed_target(target.ids_bt, target.positions_bt, None)
+        x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, None)
         _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
         cross = [block.cross_bhts for block in decoder_weights]
         maps = {"cross": jnp.stack(cross)}
@@ -115,26 +98,6 @@ class Transformer(nn.Module):
             maps["encoder"] = jnp.stack(encoder)
             maps["decoder"] = jnp.stack(decoder)
         return maps
-
-    def _embed_source(self, source: Tokens, noise: Noise | None) -> Array:
-        return embed(
-            self.config,
-            self.source_embed,
-            self.source_positions,
-            source.ids_bt,
-            source.positions_bt,
-            fold(noise, SOURCE),
-        )
-
-    def _embed_target(self, ids_bt: Array, positions_bt: Array, noise: Noise | None) -> Array:
-        return embed(
-            self.config,
-            self.target_embed,
-            self.target_positions,
-            ids_bt,
-            positions_bt,
-            fold(noise, TARGET),
-        )
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from base.tokens import Tokens
 from model.config import ModelConfig
+from model.embed import position_table
 from model.mixers.attention import add_bias
 from model.noise import Noise, dropout, fold
 from model.stack import Stack
@@ -82,14 +83,12 @@ class Vision(nn.Module):
     def setup(self) -> None:
         c = self.config
         pixels = self.image.patch_height * self.image.patch_width
-        init = nn.initializers.normal(c.d_model**-0.5)
         self.patch = self.param("patch", nn.initializers.glorot_uniform(), (pixels, c.d_model))
         self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
-        self.token = self.positions = None
+        self.token = None
         if self.image.pooling == "token":
-            self.token = self.param("token", init, (c.d_model,))
-        if c.encoding.has_table:
-            self.positions = self.param("positions", init, (c.max_positions, c.d_model))
+            self.token = self.param("token", nn.initializers.normal(c.d_model**-0.5), (c.d_model,))
+        self.positions = position_table(self, "positions")
         self.encoder = Stack(c, cross=False, causal=False)
         self.head = self.param("head", nn.initializers.zeros, (c.d_model, self.image.classes))
         self.head_bias = self.param("head_bias", nn.initializers.zeros, (self.image.classes,))

@@ -115,12 +115,12 @@ def softmax_objective(
 ) -> Objective:
     """Returns the label-smoothed cross-entropy of a model of tokens, `chunk` positions at a time (0: all).
 
-    The model's `hidden` returns the two factors of the logits (`model.embed.logit_factors`).
+    The model's `logit_factors` returns the two factors of the logits (`model.embed.Embedding.logit_factors`).
     """
 
     def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
         asked = question(batch)
-        x_btd, softmax_vd = model.apply({"params": params}, *asked.inputs, noise, method="hidden")
+        x_btd, softmax_vd = model.apply({"params": params}, *asked.inputs, noise, method="logit_factors")
         return softmax_cross_entropy(x_btd, softmax_vd, asked.target_bt, asked.weights_bt, eps_ls, chunk)
 
     def tokens(batch: Batch) -> tuple[Tokens, ...]:

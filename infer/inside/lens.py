@@ -11,7 +11,7 @@ from base.errors import UserError
 from infer.inside.trace import Trace
 from infer.runs import Run
 from model.block import layer_norm
-from model.embed import logits
+from model.embed import Embedding
 
 STACKS = ("encoder", "decoder")
 
@@ -44,6 +44,7 @@ def logit_lens(run: Run, trace: Trace, stack: str) -> Lens:
     x_ntd = jnp.stack([jnp.asarray(trace.activations[name], config.dtype) for name in names])
     if config.norm == "pre":
         x_ntd = layer_norm(config).apply({"params": params[stack]["final_norm"]}, x_ntd)
-    logits_ntv = np.asarray(logits(config, x_ntd, table_vd, bias_v))
+    embedding = Embedding(config, table_vd, softmax_vd=table_vd, bias_v=bias_v)
+    logits_ntv = np.asarray(embedding.logits(x_ntd))
     best_nt = logits_ntv.argmax(axis=-1)
     return Lens(logits_ntv, [run.tokenizer.pieces(best_t.tolist()) for best_t in best_nt])

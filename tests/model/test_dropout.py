@@ -18,7 +18,7 @@ from model import block, vision
 from model import embed as embeddings
 from model import noise as noise_module
 from model.config import DROPOUT_BITS
-from model.embed import embed
+from model.embed import Embedding
 from model.language_model import LanguageModel
 from model.masked_lm import MaskedLM
 from model.mixers import attention, restricted, strided
@@ -199,7 +199,7 @@ def test_every_rate_of_dropout_acts_by_itself_and_zero_switches_it_off(monkeypat
 def test_embeddings_are_dropped_too(rate):
     config = dataclasses.replace(TINY, P_drop=rate)
     table, ids = jnp.ones((TINY.vocab_size, TINY.d_model)), jnp.ones((8, 5), jnp.int32)
-    x = embed(config, table, None, ids, jnp.zeros_like(ids), noise(1))
+    x = Embedding(config, table).encode(ids, jnp.zeros_like(ids), noise(1))
     assert (np.asarray(x) == 0).mean() == pytest.approx(rate, abs=0.05)
 
 

@@ -85,7 +85,8 @@ def test_the_formula_counts_the_parameters(variant):
 def test_no_logit_depends_on_a_later_token(variant):
     model, params = tiny(variant)
     ids = jnp.asarray([[BOS, 4, 5, 6, 7, 8]])
-    x_btd = model.apply({"params": params}, ids, Tokens.of(ids).positions_bt, None, method="_embed")
+    rows = Tokens.of(ids)
+    x_btd = model.apply({"params": params}, method=lambda m: m.embedding.encode(rows.ids_bt, rows.positions_bt, None))
 
     def logits_of(x_btd):
         return model.apply({"params": params}, x_btd, method=lambda m, x: m.decoder(x, Tokens.of(ids))[0])

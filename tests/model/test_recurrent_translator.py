@@ -255,7 +255,7 @@ def test_dropout_differs_between_keys_rows_and_steps() -> None:
     model = RecurrentTranslator(dataclasses.replace(KINDS["fixed lstm"], P_drop=0.3))
     _, params = tiny("fixed lstm")
     source, target = Tokens.of(np.repeat(SOURCE[1:], 2, axis=0)), Tokens.of(np.repeat(TARGET[:1], 2, axis=0))
-    hidden = compiled(model, "hidden")
+    hidden = compiled(model, "logit_factors")
     once, again, other = (hidden(params, source, target, noise(seed, rows=2))[0] for seed in (0, 0, 1))
     np.testing.assert_array_equal(once, again)
     masks = [tuple(row) for x_btd in (once, other) for x_td in x_btd for row in np.asarray(x_td == 0).tolist()]

@@ -40,9 +40,9 @@ SEEDS = 4
 UPDATES = 3
 RATE = 2e-4
 ROWS, LENGTH = 4, 4
-# Methods of the model's parts that return activations: embeddings, queries, keys, values, weights, hidden layers,
-# outputs of sub-layers, of norms and of stacks, and logits.
-METHODS = ("__call__", "_embed_source", "_embed_target", "queries", "keys_values", "attend", "hidden_layer")
+# Methods of the model's parts that return activations: queries, keys, values, weights, hidden layers, outputs of
+# sub-layers, of norms and of stacks, and logits.
+METHODS = ("__call__", "queries", "keys_values", "attend", "hidden_layer")
 # With everything that muP allows and the paper's model lacks.
 MODERN = {
     "norm": "pre",
@@ -69,11 +69,20 @@ def reversals() -> Batch:
     return Batch(Tokens.of(jnp.asarray(source)), Tokens.of(jnp.asarray(target)), jnp.asarray(labels))
 
 
+def embedded(config: ModelConfig, params: dict, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    def both(model: Transformer) -> tuple[jax.Array, jax.Array]:
+        source, target = batch.source, batch.target
+        source_bsd = model.source_embedding.encode(source.ids_bt, source.positions_bt, None)
+        return source_bsd, model.target_embedding.encode(target.ids_bt, target.positions_bt, None)
+
+    return Transformer(config).apply({"params": params}, method=both)
+
+
 def activations(config: ModelConfig, params: dict, batch: Batch) -> dict[str, jax.Array]:
     _, captured = Transformer(config).apply(
         {"params": params}, batch.source, batch.target, capture_intermediates=lambda module, name: name in METHODS
     )
-    found = {}
+    found = dict(zip(("source", "target"), embedded(config, params, batch), strict=True))
     for name, values in flatten_dict(captured["intermediates"], sep="/").items():
         for number, leaf in enumerate(jax.tree.leaves(values)):
             if jnp.issubdtype(leaf.dtype, jnp.floating):
