@@ -8,7 +8,8 @@ from base.ids import PAD
 class Tokens(NamedTuple):
     """Rows of token ids. A row holds one sentence and padding, or several sentences packed one after the other.
 
-    Segments are 0 for padding and 1, 2, .. for the sentences of the row; positions count from 0 in each sentence.
+    Segments are 0 for padding and 1, 2, .. for the sentences of the row; positions count from 0 in each sentence. The
+    newest tokens of a search, one of each beam, are ids and positions [b,m] without segments (None).
     """
 
     # Any, because these are arrays of NumPy or JAX, or shapes in place of arrays.

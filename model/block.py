@@ -13,7 +13,7 @@ from model.config import GATED, ModelConfig
 from model.masks import Mask
 from model.mixers.attention import MultiHeadAttention, add_bias
 from model.mixers.convolution import GatedConvolution
-from model.mixers.kv_cache import KeysValues, StoredKeysValues
+from model.mixers.kv_cache import KeysValues
 from model.mixers.linear import LinearAttention
 from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
@@ -64,15 +64,6 @@ class Residual(NamedTuple):
             return cls((3 * N) ** 0.25, (12 * N) ** -0.25)
         product = float(N**4 * N)  # the paper's N^4 M, of an encoder of N layers and a decoder of M, here as many
         return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
-
-
-class BlockCache(NamedTuple):
-    """A block's cache during search: its mixer's, and the memory's keys and values, stored once per sentence and
-    shared by its beams.
-    """
-
-    mixer: Any
-    memory: StoredKeysValues | None
 
 
 def layer_norm(config: ModelConfig) -> Any:
@@ -176,76 +167,45 @@ class Block(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask,
+        mask: Mask | None,
+        cache: Any = None,
         memory: KeysValues | None = None,
         memory_mask: Mask | None = None,
         noise: Noise | None = None,
         shared: tuple[Array, ...] = (),
-    ) -> tuple[Float[Array, "b t d"], Weights]:
-        """Returns the output for whole rows, and the attention weights."""
+    ) -> tuple[Float[Array, "b t d"], Any, Weights]:
+        """Returns the output, the cache of the mixer with x, and the attention weights.
+
+        As in a mixer (see `model.mixers`), x are whole rows, or without a mask one more token of each beam.
+        """
+        # Sub-layer 1: self-attention, or what replaces it.
         normed_btd = self._pre_norm(x_btd, self.norm_1)
-        y_btd, self_bhtt = self.mixer(normed_btd, positions_bt, mask, fold(noise, SELF_WEIGHTS), *shared)
+        y_btd, cache, self_bhtt = self.mixer(normed_btd, positions_bt, mask, cache, fold(noise, SELF_WEIGHTS), *shared)
         x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
+
+        # Sub-layer 2, of a decoder: attention over the output of the encoder stack.
         cross_bhts = None
         if self.cross:
             assert memory is not None and memory_mask is not None
-            x_btd, cross_bhts = self._attend_to_memory(x_btd, positions_bt, memory, memory_mask, noise)
-        return self._feed_forward(x_btd, noise), Weights(self_bhtt, cross_bhts)
+            normed_btd = self._pre_norm(x_btd, self.norm_2)
+            y_btd, cross_bhts = self.cross_attention.attend(
+                normed_btd, positions_bt, memory, memory_mask, fold(noise, CROSS_WEIGHTS)
+            )
+            x_btd = self._add_and_norm(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT))
+
+        # The last sub-layer: a position-wise feed-forward network.
+        norm = self.norm_3 if self.cross else self.norm_2
+        y_btd = self.feed_forward(self._pre_norm(x_btd, norm), fold(noise, RELU))
+        x_btd = self._add_and_norm(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
+        return x_btd, cache, Weights(self_bhtt, cross_bhts)
 
     def memory(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns the keys and values of cross-attention to an encoder's output."""
         return self.cross_attention.keys_values(x_bsd, positions_bs)
 
-    def init_cache(self, memory: KeysValues | None, rows: int, beams: int, slots: int) -> BlockCache:
-        """Returns an empty cache for `step`; the arguments are those of the mixer's `init_cache`."""
-        stored = None if memory is None else StoredKeysValues.of(memory)
-        return BlockCache(self.mixer.init_cache(rows, beams, slots), stored)
-
-    def step(
-        self,
-        x_bmd: Float[Array, "b m d"],
-        positions_bm: Int[Array, "b m"],
-        cache: BlockCache,
-        memory_mask: Mask | None,
-        shared: tuple[Array, ...] = (),
-    ) -> tuple[Float[Array, "b m d"], BlockCache]:
-        """Returns the output for the next token of each of m beams, and the updated cache."""
-        normed_bmd = self._pre_norm(x_bmd, self.norm_1)
-        y_bmd, mixer_cache = self.mixer.step(normed_bmd, positions_bm, cache.mixer, *shared)
-        x_bmd = self._add_and_norm(x_bmd, y_bmd, self.norm_1, None)
-        if self.cross:
-            assert cache.memory is not None and memory_mask is not None
-            x_bmd, _ = self._attend_to_memory(x_bmd, positions_bm, cache.memory.keys_values(), memory_mask, None)
-        return self._feed_forward(x_bmd, None), cache._replace(mixer=mixer_cache)
-
-    def prefill(
-        self,
-        x_btd: Float[Array, "b t d"],
-        positions_bt: Int[Array, "b t"],
-        mask: Mask,
-        cache: BlockCache,
-        shared: tuple[Array, ...] = (),
-    ) -> tuple[Float[Array, "b t d"], BlockCache]:
-        """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        normed_btd = self._pre_norm(x_btd, self.norm_1)
-        y_btd, mixer_cache = self.mixer.prefill(normed_btd, positions_bt, mask, cache.mixer, *shared)
-        x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, None)
-        return self._feed_forward(x_btd, None), cache._replace(mixer=mixer_cache)
-
-    def _attend_to_memory(
-        self, x_btd: Array, positions_bt: Array, memory: KeysValues, mask: Mask, noise: Noise | None
-    ) -> tuple[Array, Array | None]:
-        normed_btd = self._pre_norm(x_btd, self.norm_2)
-        y_btd, weights_bhts = self.cross_attention.attend(
-            normed_btd, positions_bt, memory, mask, fold(noise, CROSS_WEIGHTS)
-        )
-        x_btd = self._add_and_norm(x_btd, y_btd, self.norm_2, fold(noise, CROSS_OUTPUT))
-        return x_btd, weights_bhts
-
-    def _feed_forward(self, x_btd: Array, noise: Noise | None) -> Array:
-        norm = self.norm_3 if self.cross else self.norm_2
-        y_btd = self.feed_forward(self._pre_norm(x_btd, norm), fold(noise, RELU))
-        return self._add_and_norm(x_btd, y_btd, norm, fold(noise, FEED_FORWARD_OUTPUT))
+    def init_cache(self, rows: int, beams: int, slots: int) -> Any:
+        """Returns an empty cache of the mixer."""
+        return self.mixer.init_cache(rows, beams, slots)
 
     def _pre_norm(self, x_btd: Array, norm: nn.Module) -> Array:
         """Returns the input of a sub-layer: normalised with pre-norm, else x itself."""

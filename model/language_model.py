@@ -64,7 +64,7 @@ class DecoderOnly(nn.Module):
             is_before_bt = jnp.arange(room)[None] < last_b[:, None]
             before = Tokens.of(jnp.where(is_before_bt, prompts_bs[:, :-1], PAD))
             x_btd = self.embedding.encode(before.ids_bt, before.positions_bt, None)
-            cache = self.decoder.prefill(x_btd, before, cache, prefix)
+            _, cache, _ = self.decoder(x_btd, before, cache=cache, prefix=prefix)
         token_b = jnp.take_along_axis(prompts_bs, last_b[:, None], axis=1)[:, 0]
         return token_b, PromptCache(cache, last_b, room)
 
@@ -74,7 +74,8 @@ class DecoderOnly(nn.Module):
         """Returns the logits after token `step` of each of m beams, and the updated cache; token 0 ends the prompt."""
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
         x_bmd = self.embedding.encode(token_bm, positions_bm, None)
-        x_bmd, stack = self.decoder.step(x_bmd, positions_bm, cache.stack)
+        beams = Tokens(token_bm, None, positions_bm)
+        x_bmd, stack, _ = self.decoder(x_bmd, beams, cache=cache.stack)
         return self.embedding.logits(x_bmd), cache.replace(stack=stack)
 
     def _maps(self, tokens: Tokens, prefix: int = 0) -> dict[str, Float[Array, "n b h t t"]]:
@@ -85,7 +86,7 @@ class DecoderOnly(nn.Module):
         if not MIXERS[self.config.mixer].weights:
             return {}
         x_btd = self.embedding.encode(tokens.ids_bt, tokens.positions_bt, None)
-        _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
+        _, _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
         return {"decoder": jnp.stack([block.self_bhtt for block in weights])}
 
 
@@ -106,7 +107,7 @@ class LanguageModel(DecoderOnly):
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         x_btd = self.embedding.encode(tokens.ids_bt, tokens.positions_bt, fold(noise, EMBED))
-        x_btd, _ = self.decoder(x_btd, tokens, None, fold(noise, STACK))
+        x_btd, _, _ = self.decoder(x_btd, tokens, noise=fold(noise, STACK))
         return self.embedding.logit_factors(x_btd)
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:

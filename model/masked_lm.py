@@ -69,14 +69,14 @@ class MaskedLM(nn.Module):
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""
         x_btd = self._embed(tokens, fold(noise, EMBED))
-        x_btd, _ = self.encoder(x_btd, tokens, None, fold(noise, STACK))
+        x_btd, _, _ = self.encoder(x_btd, tokens, noise=fold(noise, STACK))
         return x_btd
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "encoder"; none with a mixer that has no weights."""
         if not MIXERS[self.config.mixer].weights:
             return {}
-        _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
+        _, _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
         return {"encoder": jnp.stack([block.self_bhtt for block in weights])}
 
     def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:

@@ -33,7 +33,7 @@ class PrefixLM(DecoderOnly):
         both = joined(source, target)
         s = source.ids_bt.shape[1]
         x_bnd = self.embedding.encode(both.ids_bt, both.positions_bt, fold(noise, EMBED))
-        x_bnd, _ = self.decoder(x_bnd, both, None, fold(noise, STACK), prefix=self._prefix(s))
+        x_bnd, _, _ = self.decoder(x_bnd, both, noise=fold(noise, STACK), prefix=self._prefix(s))
         return self.embedding.logit_factors(x_bnd[:, s:])
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:

@@ -9,10 +9,10 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from base.tokens import Tokens
-from model.block import Block, BlockCache, Residual, Weights, layer_norm
+from model.block import Block, Residual, Weights, layer_norm
 from model.config import ModelConfig
 from model.masks import Mask
-from model.mixers.kv_cache import KeysValues
+from model.mixers.kv_cache import KeysValues, StoredKeysValues
 from model.noise import Noise, fold
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
@@ -28,20 +28,28 @@ class Memory(NamedTuple):
 
 
 class StackCache(NamedTuple):
-    """A stack's cache during a search with m beams per sentence."""
+    """A stack's cache during a search with m beams per sentence.
 
-    blocks: tuple[BlockCache, ...]
+    The memory's keys and values are stored once per sentence and shared by its beams.
+    """
+
+    blocks: tuple[Any, ...]  # of each block's mixer
+    stored: tuple[StoredKeysValues, ...]  # of each block's memory
     memory_segments_bs: Int[Array, "b s"] | None
+
+    def memory(self) -> Memory | None:
+        """Returns the memory as the blocks take it."""
+        if self.memory_segments_bs is None:
+            return None
+        return Memory(tuple(stored.keys_values() for stored in self.stored), self.memory_segments_bs)
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "StackCache":
         """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
-        blocks = [block._replace(mixer=block.mixer.select(parents_bm)) for block in self.blocks]
-        return self._replace(blocks=tuple(blocks))
+        return self._replace(blocks=tuple(block.select(parents_bm) for block in self.blocks))
 
     def grow(self, slots: int) -> "StackCache":
         """Returns the cache padded to `slots` slots."""
-        blocks = [block._replace(mixer=block.mixer.grow(slots)) for block in self.blocks]
-        return self._replace(blocks=tuple(blocks))
+        return self._replace(blocks=tuple(block.grow(slots) for block in self.blocks))
 
 
 class Stack(nn.Module):
@@ -77,48 +85,74 @@ class Stack(nn.Module):
         x_btd: Float[Array, "b t d"],
         tokens: Tokens,
         memory: Memory | None = None,
+        cache: StackCache | None = None,
         noise: Noise | None = None,
         return_weights: bool = False,
         prefix: int = 0,
-    ) -> tuple[Float[Array, "b t d"], list[Weights]]:
-        """Returns the output for whole rows and, with `return_weights`, the attention weights of each block.
+    ) -> tuple[Float[Array, "b t d"], Any, list[Weights]]:
+        """Returns the output, the cache with x and, with `return_weights`, the attention weights of each block.
 
-        In a causal stack, the first `prefix` positions of a row are visible from anywhere in their sentences.
+        x are whole rows or, if `tokens` have no segments, one more token of each beam, with a cache. A cache holds the
+        memory. In a causal stack, the first `prefix` positions of a row are visible from anywhere in their sentences.
         At initialisation and with `return_weights`, attention is the einsum and blocks are not scanned.
 
         Raises:
           ValueError: the rows are longer than the table of learned positions.
         """
         c = self.config
-        self._check_length(tokens)
         is_plain = return_weights or self.is_initializing()
-        uses_einsum = is_plain or c.attention_impl == "einsum"
-        mask, memory_mask = self._masks(tokens, memory, prefix, uses_einsum)
-        shared = self.shared
+        if cache is not None:
+            memory = cache.memory()
+        mask, memory_mask = self._masks(tokens, memory, prefix, is_plain or c.attention_impl == "einsum")
 
-        def apply(layer: Block, x_btd: Array, keys_values: KeysValues | None, noise: Noise | None) -> Any:
-            return layer(x_btd, tokens.positions_bt, mask, keys_values, memory_mask, noise, shared)
-
+        caches: list[Any] = []
         weights = []
-        if c.scan_layers and not is_plain:
-            x_btd = self._scan(apply, x_btd, memory, noise)
+        if c.scan_layers and cache is None and not is_plain:
+            x_btd = self._scan(x_btd, tokens.positions_bt, mask, memory, memory_mask, noise)
         else:
             for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
-                x_btd, weights_n = apply(layer, x_btd, keys_values, fold(noise, n))
-                if return_weights:
-                    weights.append(weights_n)
+                block_cache = None if cache is None else cache.blocks[n]
+                x_btd, block_cache, block_weights = layer(
+                    x_btd,
+                    tokens.positions_bt,
+                    mask,
+                    block_cache,
+                    keys_values,
+                    memory_mask,
+                    fold(noise, n),
+                    self.shared,
+                )
+                caches.append(block_cache)
+                weights.append(block_weights)
+
+        if cache is not None:
+            cache = cache._replace(blocks=tuple(caches))
+        # Post-norm ends every block with a norm, pre-norm only the stack.
         if c.norm == "pre":
             x_btd = self.final_norm(x_btd)
-        return x_btd, weights
+        return x_btd, cache, weights if return_weights else []
 
-    def _masks(self, tokens: Tokens, memory: Memory | None, prefix: int, uses_einsum: bool) -> tuple[Mask, Mask | None]:
-        """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them."""
-        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        if uses_einsum and self.config.mixer == "attention":
-            mask = mask.with_dense()
+    def _masks(
+        self, tokens: Tokens, memory: Memory | None, prefix: int, uses_einsum: bool
+    ) -> tuple[Mask | None, Mask | None]:
+        """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them.
+
+        That of self-attention is None for one more token of each beam, to which the cache shows what is before it.
+        """
+        segments_bt = tokens.segments_bt
+        mask = None
+        if segments_bt is None:
+            # A search has one sentence in a row, of segment 1.
+            segments_bt = jnp.ones_like(tokens.positions_bt)
+            uses_einsum = True
+        else:
+            self._check_length(tokens)
+            mask = Mask(segments_bt, segments_bt, self.causal, prefix)
+            if uses_einsum and self.config.mixer == "attention":
+                mask = mask.with_dense()
         if memory is None:
             return mask, None
-        memory_mask = Mask(tokens.segments_bt, memory.segments_bs)
+        memory_mask = Mask(segments_bt, memory.segments_bs)
         if uses_einsum:
             memory_mask = memory_mask.with_dense()
         return mask, memory_mask
@@ -141,7 +175,15 @@ class Stack(nn.Module):
             return [(layer, None) for layer in layers]
         return list(zip(layers, memory.keys_values, strict=True))
 
-    def _scan(self, apply: Any, x_btd: Array, memory: Memory | None, noise: Noise | None) -> Array:
+    def _scan(
+        self,
+        x_btd: Array,
+        positions_bt: Array,
+        mask: Mask | None,
+        memory: Memory | None,
+        memory_mask: Mask | None,
+        noise: Noise | None,
+    ) -> Array:
         """Applies the blocks with a scan over layers, so that XLA compiles one block instead of N.
 
         The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
@@ -151,10 +193,13 @@ class Stack(nn.Module):
             layers.append((layer.variables["params"], keys_values, fold(noise, n)))
         stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
         module = self.layer[0].clone(parent=None)
+        shared = self.shared
 
         def body(x_btd: Array, layer: tuple[dict, KeysValues | None, Noise | None]) -> tuple[Array, None]:
             params, keys_values, noise_n = layer
-            x_btd, _ = module.apply({"params": params}, x_btd, keys_values, noise_n, method=apply)
+            x_btd, _, _ = module.apply(
+                {"params": params}, x_btd, positions_bt, mask, None, keys_values, memory_mask, noise_n, shared
+            )
             return x_btd, None
 
         x_btd, _ = jax.lax.scan(body, x_btd, stacked_n)
@@ -167,36 +212,8 @@ class Stack(nn.Module):
 
     def init_cache(self, memory: Memory | None, rows: int, beams: int, slots: int) -> StackCache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
-        blocks = []
-        for layer, keys_values in self._layers_and_memory(memory):
-            blocks.append(layer.init_cache(keys_values, rows, beams, slots))
-        memory_segments_bs = None if memory is None else memory.segments_bs
-        return StackCache(tuple(blocks), memory_segments_bs)
-
-    def prefill(self, x_btd: Float[Array, "b t d"], tokens: Tokens, cache: StackCache, prefix: int = 0) -> StackCache:
-        """Returns the cache with whole rows that every beam begins with; padding takes slots that no beam can see."""
-        self._check_length(tokens)
-        mask = Mask(tokens.segments_bt, tokens.segments_bt, self.causal, prefix)
-        blocks = []
-        for layer, block in zip(self._layers(), cache.blocks, strict=True):
-            x_btd, block = layer.prefill(x_btd, tokens.positions_bt, mask, block, self.shared)
-            blocks.append(block)
-        return cache._replace(blocks=tuple(blocks))
-
-    def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: StackCache
-    ) -> tuple[Float[Array, "b m d"], StackCache]:
-        """Returns the output for the next token of each of m beams, and the updated cache."""
-        memory_mask = None
-        if cache.memory_segments_bs is not None:
-            real_bs = cache.memory_segments_bs != 0
-            shape_bms = (*positions_bm.shape, real_bs.shape[1])
-            visible_bms = jnp.broadcast_to(real_bs[:, None], shape_bms)
-            memory_mask = Mask(dense_bts=visible_bms)
-        blocks = []
-        for layer, block in zip(self._layers(), cache.blocks, strict=True):
-            x_bmd, block = layer.step(x_bmd, positions_bm, block, memory_mask, self.shared)
-            blocks.append(block)
-        if self.config.norm == "pre":
-            x_bmd = self.final_norm(x_bmd)
-        return x_bmd, cache._replace(blocks=tuple(blocks))
+        blocks = tuple(layer.init_cache(rows, beams, slots) for layer in self._layers())
+        if memory is None:
+            return StackCache(blocks, (), None)
+        stored = tuple(StoredKeysValues.of(keys_values) for keys_values in memory.keys_values)
+        return StackCache(blocks, stored, memory.segments_bs)

@@ -47,7 +47,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
         x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, fold(noise, SOURCE))
-        x_bsd, _ = self.encoder(x_bsd, source, None, fold(noise, ENCODER))
+        x_bsd, _, _ = self.encoder(x_bsd, source, noise=fold(noise, ENCODER))
         return x_bsd
 
     def decode(
@@ -56,7 +56,7 @@ class Transformer(nn.Module):
         """Returns what `logit_factors` does, given the encoder's output for `source`."""
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
-        x_btd, _ = self.decoder(x_btd, target, memory, fold(noise, DECODER))
+        x_btd, _, _ = self.decoder(x_btd, target, memory, noise=fold(noise, DECODER))
         return self.target_embedding.logit_factors(x_btd)
 
     @nn.nowrap
@@ -77,7 +77,8 @@ class Transformer(nn.Module):
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
         x_bmd = self.target_embedding.encode(token_bm, positions_bm, None)
-        x_bmd, cache = self.decoder.step(x_bmd, positions_bm, cache)
+        beams = Tokens(token_bm, None, positions_bm)
+        x_bmd, cache, _ = self.decoder(x_bmd, beams, cache=cache)
         return self.target_embedding.logits(x_bmd), cache
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h _ _"]]:
@@ -86,10 +87,10 @@ class Transformer(nn.Module):
         With a mixer that has no weights, "cross" alone.
         """
         x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, None)
-        memory_bsd, encoder_weights = self.encoder(x_bsd, source, return_weights=True)
+        memory_bsd, _, encoder_weights = self.encoder(x_bsd, source, return_weights=True)
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, None)
-        _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
+        _, _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
         cross = [block.cross_bhts for block in decoder_weights]
         maps = {"cross": jnp.stack(cross)}
         if MIXERS[self.config.mixer].weights:

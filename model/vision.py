@@ -111,7 +111,7 @@ class Vision(nn.Module):
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
-        x_btd, weights = self.encoder(x_btd, row, None, fold(noise, STACK), return_weights)
+        x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
         logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head)
         return logits_bv + self.head_bias[None], weights

@@ -4,6 +4,8 @@ The einsums of `model.attention` are the definition; tests/model/test_kernels.py
 model/mixers/kernels.py to them.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -124,52 +126,30 @@ class Heads(nn.Module):
 class MultiHeadAttention(Heads):
     """Concat(head_1 .. head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (section 3.2.2).
 
-    A mixer: `__call__` processes whole rows; `step` decodes the next token of each beam, with the cache that
-    `init_cache` makes and `prefill` fills with whole rows. Encoder-decoder attention calls its parts, `keys_values` and
-    `attend`.
+    A mixer, of whole rows and, with the cache that `init_cache` makes, of one more token of each beam (see
+    `model.mixers`). Encoder-decoder attention calls its parts, `keys_values` and `attend`.
     """
 
     def __call__(
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask,
+        mask: Mask | None,
+        cache: Any = None,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"] | None]:
-        """Returns `attend` of x to itself."""
+    ) -> tuple[Float[Array, "b t d"], Any, Float[Array, "b h t s"] | None]:
+        """Returns `attend` of x to itself and to what the cache holds, the cache with x, and the weights."""
         keys_values = self.keys_values(x_btd, positions_bt)
-        return self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
+        if cache is not None:
+            cache, keys_values, mask = cache.update(keys_values, mask)
+        assert mask is not None
+        y_btd, weights_bhts = self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
+        return y_btd, cache, weights_bhts
 
-    def init_cache(self, rows: int, beams: int, slots: int) -> KVCache:
+    def init_cache(self, rows: int, beams: int, slots: int) -> Any:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         return KVCache.empty(self.config, rows, beams, slots)
-
-    def step(
-        self,
-        x_bmd: Float[Array, "b m d"],
-        positions_bm: Int[Array, "b m"],
-        cache: KVCache,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b m d"], KVCache]:
-        """Returns the output for the next token of each of m beams, and the updated cache."""
-        cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        visible = Mask(dense_bts=cache.visible_bmc)
-        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past.keys_values(), visible, None, table_rh)
-        return y_bmd, cache
-
-    def prefill(
-        self,
-        x_btd: Float[Array, "b t d"],
-        positions_bt: Int[Array, "b t"],
-        mask: Mask,
-        cache: KVCache,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], KVCache]:
-        """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        new = self.keys_values(x_btd, positions_bt)
-        y_btd, _ = self.attend(x_btd, positions_bt, new, mask, None, table_rh)
-        return y_btd, cache.prefill(new, mask.keys_bs != 0)
 
     def attend(
         self,

@@ -29,9 +29,26 @@ class GatedConvolution(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros, (2 * c.d_model,))
 
     def __call__(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
-    ) -> tuple[Float[Array, "b t d"], None]:
-        """Returns the output for whole rows; there are no weights to drop or to draw."""
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask | None,
+        cache: BeamState | None = None,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
+        """Returns the output, and the newest w - 1 inputs; there are no weights to drop or to draw."""
+        if mask is None:
+            assert cache is not None
+            # One more token of each beam, after the inputs that the beam remembers.
+            (inputs_bmwd,) = cache.arrays
+            window_bmwd = jnp.concatenate([inputs_bmwd, x_btd[:, :, None]], axis=2)
+            return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],)), None
+        if cache is not None:
+            cache = cache.begin(newest(x_btd, mask, self.config.kernel_width - 1))
+        return self._gated(self._windows(x_btd, mask)), cache, None
+
+    def _windows(self, x_btd: Float[Array, "b t d"], mask: Mask) -> Float[Array, "b t w d"]:
+        """Returns the inputs of the kernel at every position, those of other sentences as 0."""
         w = self.config.kernel_width
         t = x_btd.shape[1]
         segments_bt = mask.queries_bt
@@ -43,29 +60,13 @@ class GatedConvolution(nn.Module):
         for i in range(w):
             same_bt = segments_bp[:, i : i + t] == segments_bt
             window.append(padded_bpd[:, i : i + t] * same_bt[..., None])
-        return self._gated(jnp.stack(window, axis=2)), None
+        return jnp.stack(window, axis=2)
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns the w - 1 inputs before the first, which are 0."""
         c = self.config
         inputs_bmwd = jnp.zeros((rows, beams, c.kernel_width - 1, c.d_model), c.dtype)
         return BeamState((inputs_bmwd,))
-
-    def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
-    ) -> tuple[Float[Array, "b m d"], BeamState]:
-        """Returns the output for one more token of each of m beams, and the newest w - 1 inputs."""
-        (inputs_bmwd,) = cache.arrays
-        window_bmwd = jnp.concatenate([inputs_bmwd, x_bmd[:, :, None]], axis=2)
-        return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],))
-
-    def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
-    ) -> tuple[Float[Array, "b t d"], BeamState]:
-        """Returns the output for whole rows that every beam begins with, and the last w - 1 inputs of each."""
-        y_btd, _ = self(x_btd, positions_bt, mask)
-        inputs_bwd = newest(x_btd, mask, self.config.kernel_width - 1)
-        return y_btd, cache.begin(inputs_bwd)
 
     def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from model.config import ModelConfig
+from model.masks import Mask
 
 
 class KeysValues(NamedTuple):
@@ -60,15 +61,20 @@ class KVCache(NamedTuple):
         visible_bmc = jnp.zeros((rows, beams, slots), bool)
         return cls(past, visible_bmc, used=jnp.int32(0))
 
-    def append(self, new: KeysValues) -> "KVCache":
-        """Returns the cache with one more token for each beam, visible to that beam only."""
-        b, m, _ = self.visible_bmc.shape
-        return self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
+    def update(self, new: KeysValues, mask: Mask | None) -> tuple["KVCache", KeysValues, Mask]:
+        """Returns the cache with what is new, and what the new queries attend to, with its mask.
 
-    def prefill(self, new: KeysValues, real_bs: Bool[Array, "b s"]) -> "KVCache":
-        """Returns the cache with the tokens that all beams begin with; padding takes slots that no beam can see."""
+        With a mask, whole rows are new, which every beam begins with: their queries attend to their own keys, and
+        padding takes slots that no beam can see. Without a mask one more token of each beam is new.
+        """
         b, m, _ = self.visible_bmc.shape
-        return self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+        if mask is not None:
+            real_bs = mask.keys_bs != 0
+            cache = self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+            return cache, new, mask
+        # A beam's new token is visible to that beam only.
+        cache = self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
+        return cache, cache.past.keys_values(), Mask(dense_bts=cache.visible_bmc)
 
     def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
         write = jax.lax.dynamic_update_slice_in_dim

@@ -28,12 +28,30 @@ class LinearAttention(Heads):
     """Linear attention to the positions of the sentence, under a causal mask to those up to and including its own."""
 
     def __call__(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
-    ) -> tuple[Float[Array, "b t d"], None]:
-        """Returns the output for whole rows; there are no weights to drop or to draw."""
-        q_bhtk, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask | None,
+        cache: BeamState | None = None,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
+        """Returns the output, and the sums of phi(k) v^T with x; there are no weights to drop or to draw."""
+        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        k_bhtk = features(k_bhtk)
+        q_bhtk = features(self.queries(x_btd, positions_bt))
+        if mask is None:
+            assert cache is not None
+            # One more token of each beam: all that its query needs of those before it is their sum.
+            (before_bmhke,) = cache.arrays
+            new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhtk, _with_one(v_bhte), preferred_element_type=jnp.float32)
+            sums_bmhke = before_bmhke + new_bmhke
+            weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhtk.astype(jnp.float32), sums_bmhke)
+            heads_bhme = _normalised(weighted_bhme).astype(x_btd.dtype)
+            return self.output(heads_bhme), BeamState((sums_bmhke,)), None
         heads_bhte = linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)
-        return self.output(heads_bhte), None
+        if cache is not None:
+            cache = cache.begin(_sums(k_bhtk, v_bhte, mask))
+        return self.output(heads_bhte), cache, None
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns the sums over no tokens at all."""
@@ -41,34 +59,11 @@ class LinearAttention(Heads):
         sums_bmhke = jnp.zeros((rows, beams, c.h, c.d_k, c.d_v + 1), jnp.float32)
         return BeamState((sums_bmhke,))
 
-    def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
-    ) -> tuple[Float[Array, "b m d"], BeamState]:
-        """Returns the output for one more token of each of m beams, and the sums with that token."""
-        q_bhmk, k_bhmk, v_bhme = self._projected(x_bmd, positions_bm)
-        new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhmk, _with_one(v_bhme), preferred_element_type=jnp.float32)
-        (before_bmhke,) = cache.arrays
-        sums_bmhke = before_bmhke + new_bmhke
-        weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke)
-        heads_bhme = _normalised(weighted_bhme).astype(x_bmd.dtype)
-        return self.output(heads_bhme), BeamState((sums_bmhke,))
 
-    def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
-    ) -> tuple[Float[Array, "b t d"], BeamState]:
-        """Returns the output for whole rows that every beam begins with, and the sums over each."""
-        _, k_bhtk, v_bhte = self._projected(x_btd, positions_bt)
-        real_b1t1 = (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
-        sums_bhke = jnp.einsum(
-            "bhtk,bhte->bhke", k_bhtk * real_b1t1, _with_one(v_bhte), preferred_element_type=jnp.float32
-        )
-        y_btd, _ = self(x_btd, positions_bt, mask)
-        return y_btd, cache.begin(sums_bhke)
-
-    def _projected(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
-        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
-        q_bhtk = self.queries(x_btd, positions_bt)
-        return features(q_bhtk), features(k_bhtk), v_bhte
+def _sums(k_bhtk: Float[Array, "b h t k"], v_bhte: Float[Array, "b h t e"], mask: Mask) -> Float[Array, "b h k e"]:
+    """Returns the sums over the tokens of each row, padding left out."""
+    real_b1t1 = (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
+    return jnp.einsum("bhtk,bhte->bhke", k_bhtk * real_b1t1, _with_one(v_bhte), preferred_element_type=jnp.float32)
 
 
 def linear_attention(

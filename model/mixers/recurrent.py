@@ -41,15 +41,28 @@ class Recurrent(nn.Module):
         self.bias = self.param("bias", initial_bias)
 
     def __call__(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, noise: Noise | None = None
-    ) -> tuple[Float[Array, "b t d"], None]:
-        """Returns the output for whole rows; there are no weights to drop or to draw."""
-        h_btre, _ = self._states(x_btd, mask)
+        self,
+        x_btd: Float[Array, "b t d"],
+        positions_bt: Int[Array, "b t"],
+        mask: Mask | None,
+        cache: BeamState | None = None,
+        noise: Noise | None = None,
+    ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
+        """Returns the output, and output and cell after x; there are no weights to drop or to draw."""
+        if mask is None:
+            assert cache is not None
+            # One more token of each beam, which goes on from the beam's own state.
+            gates_bmrge = self._gates(x_btd[:, :, None])
+            h_bmre, c_bmre = self._cell(gates_bmrge, *cache.arrays)
+            return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre)), None
+        h_btre, c_btre = self._states(x_btd, mask)
+        if cache is not None:
+            cache = cache.begin(newest(h_btre, mask, 1)[:, 0], newest(c_btre, mask, 1)[:, 0])
         forward_bte = h_btre[:, :, 0]
         if self.causal:
-            return forward_bte, None
+            return forward_bte, cache, None
         backward_bte = h_btre[:, ::-1, 1]
-        return jnp.concatenate([forward_bte, backward_bte], axis=-1), None
+        return jnp.concatenate([forward_bte, backward_bte], axis=-1), cache, None
 
     def _states(self, x_btd: Array, mask: Mask) -> tuple[Array, Array]:
         """Returns output and cell [b,t,r,e] at every position, in the order in which each direction reads."""
@@ -79,24 +92,6 @@ class Recurrent(nn.Module):
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns output and cell before the first token."""
         return BeamState(self._zero_state(rows, beams))
-
-    def step(
-        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
-    ) -> tuple[Float[Array, "b m d"], BeamState]:
-        """Returns the output for one more token of each of m beams, and output and cell after it."""
-        h_bmre, c_bmre = cache.arrays
-        gates_bmrge = self._gates(x_bmd[:, :, None])
-        h_bmre, c_bmre = self._cell(gates_bmrge, h_bmre, c_bmre)
-        return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
-
-    def prefill(
-        self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], mask: Mask, cache: BeamState
-    ) -> tuple[Float[Array, "b t d"], BeamState]:
-        """Returns the output for whole rows that every beam begins with, and output and cell after each."""
-        h_btre, c_btre = self._states(x_btd, mask)
-        h_bre = newest(h_btre, mask, 1)[:, 0]
-        c_bre = newest(c_btre, mask, 1)[:, 0]
-        return h_btre[:, :, 0], cache.begin(h_bre, c_bre)
 
     def _zero_state(self, *sizes: int) -> tuple[Array, Array]:
         shape = (*sizes, self.wx.shape[0], self.wx.shape[3])

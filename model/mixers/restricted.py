@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from model.attention import attention
 from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import Heads
+from model.mixers.attention import MultiHeadAttention
 from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
 from model.mixers.state import newest
 from model.noise import Noise, dropout
@@ -34,6 +34,36 @@ class Window(NamedTuple):
     """A KV cache with room for the newest r tokens of each beam; every further token overwrites the oldest."""
 
     cache: KVCache
+
+    def update(self, new: KeysValues, mask: Mask | None) -> tuple["Window", KeysValues, Mask]:
+        """Returns what `KVCache.update` does."""
+        if mask is not None:
+            return self._begin(new, mask), new, mask
+        cache, keys_values, visible = self.cache.update(new, None)
+        room = cache.visible_bmc.shape[2]
+        return Window(cache._replace(used=cache.used % room)), keys_values, visible
+
+    def _begin(self, new: KeysValues, mask: Mask) -> "Window":
+        """Returns the cache with the last r tokens of each row, which every beam begins with.
+
+        Each token takes as many slots as there are beams: all beams see the first of them, and the rest stay hidden.
+        The slots of the oldest token are the first to be overwritten.
+        """
+        rows, beams, room = self.cache.visible_bmc.shape
+
+        def spread(x_bs: Array) -> Array:
+            """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
+            return jnp.repeat(newest(x_bs, mask, room // beams), beams, axis=1)
+
+        past = KeysValues(
+            spread(new.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(new.v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(new.positions_bs),
+        )
+        first_c = jnp.arange(room) % beams == 0
+        visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
+        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
+        return Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "Window":
         """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
@@ -86,7 +116,7 @@ class Blocks(NamedTuple):
         return same_bnqs & near_qs[None, None]
 
 
-class RestrictedAttention(Heads):
+class RestrictedAttention(MultiHeadAttention):
     """Softmax attention to the r = `config.neighbours` nearest positions of the sentence.
 
     Under a causal mask they are the position itself and the r - 1 before it; otherwise it and r // 2 on either side, so
@@ -96,20 +126,31 @@ class RestrictedAttention(Heads):
     those of the blocks next to it, of which a mask hides those too far away: no array is [t,t].
     """
 
-    def __call__(
+    def init_cache(self, rows: int, beams: int, slots: int) -> Window:
+        """Returns an empty cache, whose room does not depend on `slots`."""
+        room = self.config.neighbours * beams
+        return Window(KVCache.empty(self.config, rows, beams, room))
+
+    def attend(
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
+        keys_values: KeysValues,
         mask: Mask,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
-        """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Returns the output and the weights, which cost nothing where they are not used.
+
+        A dense mask is that of a search's next tokens: the cache holds no more than their neighbours.
+        """
+        if mask.dense_bts is not None:
+            return super().attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
         c = self.config
         b, t, _ = x_btd.shape
         blocks = Blocks.of(c.neighbours, t, mask.causal)
         n = blocks.n
-        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        k_bhtk, v_bhte, _ = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
         q_bnqhk = blocks.split(q_bhtk.swapaxes(1, 2))
         k_bnshk = blocks.beside(blocks.split(k_bhtk.swapaxes(1, 2)))
@@ -139,62 +180,6 @@ class RestrictedAttention(Heads):
         weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
         weights_bhtt = over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
         return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
-
-    def init_cache(self, rows: int, beams: int, slots: int) -> Window:
-        """Returns an empty cache, whose room does not depend on `slots`."""
-        room = self.config.neighbours * beams
-        return Window(KVCache.empty(self.config, rows, beams, room))
-
-    def step(
-        self,
-        x_bmd: Float[Array, "b m d"],
-        positions_bm: Int[Array, "b m"],
-        window: Window,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b m d"], Window]:
-        """Returns the output for one more token of each of m beams, and the cache with that token."""
-        cache = window.cache.append(self.keys_values(x_bmd, positions_bm))
-        k_bhsk, v_bhse, positions_bs = cache.past.keys_values()
-        q_bhmk = self.queries(x_bmd, positions_bm)
-
-        def scores(q_bhmk: Array, k_bhsk: Array) -> Array:
-            return self.scores(q_bhmk, k_bhsk, positions_bm, positions_bs, table_rh)
-
-        heads_bhme, _ = attention(q_bhmk, k_bhsk, v_bhse, cache.visible_bmc, scores, self.softmax)
-        room = cache.visible_bmc.shape[2]
-        return self.output(heads_bhme), Window(cache._replace(used=cache.used % room))
-
-    def prefill(
-        self,
-        x_btd: Float[Array, "b t d"],
-        positions_bt: Int[Array, "b t"],
-        mask: Mask,
-        window: Window,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Window]:
-        """Returns the output for whole rows that every beam begins with, and the cache with the last r of each.
-
-        Each token takes as many slots as there are beams: all beams see the first of them, and the rest stay hidden.
-        The slots of the oldest token are the first to be overwritten.
-        """
-        r = self.config.neighbours
-        rows, beams, room = window.cache.visible_bmc.shape
-        k_bhsk, v_bhse, _ = self.keys_values(x_btd, positions_bt)
-
-        def spread(x_bs: Array) -> Array:
-            """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
-            return jnp.repeat(newest(x_bs, mask, r), beams, axis=1)
-
-        past = KeysValues(
-            spread(k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(positions_bt),
-        )
-        first_c = jnp.arange(room) % beams == 0
-        visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
-        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
-        y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
-        return y_btd, Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
 
 def as_rows(x_bn: Array) -> Array:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from model.masks import MASKED, NO_SEGMENT, Mask
 from model.mixers.attention import MultiHeadAttention
-from model.mixers.kv_cache import KVCache
+from model.mixers.kv_cache import KeysValues
 from model.mixers.restricted import Blocks, as_rows, over_whole_rows, reach
 from model.noise import Noise, dropout
 
@@ -94,20 +94,28 @@ class StridedAttention(MultiHeadAttention):
     Rows are split into blocks for the nearest, and into r columns for the others: no array is [t,t].
     """
 
-    def __call__(
+    def attend(
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
+        keys_values: KeysValues,
         mask: Mask,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t t"]]:
-        """Returns the output for whole rows and the weights, which cost nothing where they are not used."""
+    ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
+        """Returns the output and the weights, which cost nothing where they are not used.
+
+        A dense mask is that of a search's next tokens, of which the cache holds all that were before.
+        """
+        if mask.dense_bts is not None:
+            reached_bts = self._reached(positions_bt, keys_values.positions_bs)
+            reached = Mask(dense_bts=mask.dense_bts & reached_bts)
+            return super().attend(x_btd, positions_bt, keys_values, reached, noise, table_rh)
         c = self.config
         b, t, _ = x_btd.shape
         blocks = Blocks.of(c.neighbours, t, mask.causal)
         columns = Columns.of(c.neighbours, t)
-        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        k_bhtk, v_bhte, _ = keys_values
         q_bthk = self.queries(x_btd, positions_bt).swapaxes(1, 2)
         k_bthk = k_bhtk.swapaxes(1, 2)
         v_bthe = v_bhte.swapaxes(1, 2)
@@ -150,34 +158,12 @@ class StridedAttention(MultiHeadAttention):
         y_btd = self.output(heads_bthe.swapaxes(1, 2))
         return y_btd, _whole(weights_bhtu.swapaxes(1, 2), keys_near, blocks, columns)
 
-    def step(
-        self,
-        x_bmd: Float[Array, "b m d"],
-        positions_bm: Int[Array, "b m"],
-        cache: KVCache,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b m d"], KVCache]:
-        """Returns the output for the next token of each of m beams, and the updated cache, which holds all tokens."""
+    def _reached(self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"]) -> Bool[Array, "b t s"]:
+        """Returns which keys a query attends to of those that are not after it."""
         r = self.config.neighbours
-        cache = cache.append(self.keys_values(x_bmd, positions_bm))
-        distance_bmc = positions_bm[:, :, None] - cache.past.positions_bc[:, None]
+        distance_bts = positions_bt[:, :, None] - positions_bs[:, None]
         near, _ = reach(r, causal=True)
-        reached_bmc = (distance_bmc <= near) | (distance_bmc % r == 0)
-        visible = Mask(dense_bts=cache.visible_bmc & reached_bmc)
-        y_bmd, _ = self.attend(x_bmd, positions_bm, cache.past.keys_values(), visible, None, table_rh)
-        return y_bmd, cache
-
-    def prefill(
-        self,
-        x_btd: Float[Array, "b t d"],
-        positions_bt: Int[Array, "b t"],
-        mask: Mask,
-        cache: KVCache,
-        table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], KVCache]:
-        """Returns the output for whole rows that every beam begins with, and the cache with them."""
-        y_btd, _ = self(x_btd, positions_bt, mask, None, table_rh)
-        return y_btd, cache.prefill(self.keys_values(x_btd, positions_bt), mask.keys_bs != 0)
+        return (distance_bts <= near) | (distance_bts % r == 0)
 
 
 def _whole(

@@ -42,7 +42,7 @@ def layer(mixer: str, sizes: Sizes, dilation: int = 1) -> tuple[Layer, Any]:
         each = -(-t // dilation)
         padded_td = jnp.pad(x_td, ((0, each * dilation - t), (0, 0)))
         x_btd = padded_td.reshape(each, dilation, d).swapaxes(0, 1)
-        y_btd, _ = module.apply(params, *_rows(mixer, x_btd))
+        y_btd, _, _ = module.apply(params, *_rows(mixer, x_btd))
         return y_btd.swapaxes(0, 1).reshape(each * dilation, d)[:t]
 
     one_position_btd = jnp.zeros((1, 1, sizes.d))
@@ -65,7 +65,9 @@ def projections(mixer: str, sizes: Sizes) -> Layer | None:
 def recurrent_states(params: Any, sizes: Sizes, x_td: Float[Array, "t d"], before: BeamState) -> BeamState:
     """Returns output and cell of the recurrent layer, [1,t,1,d], after one step from those before each position."""
     module = _module("recurrent", sizes)
-    return module.apply(params, *_rows("recurrent", x_td[None])[:2], before, method="step")[1]
+    x_btd, positions_bt, _ = _rows("recurrent", x_td[None])
+    _, after, _ = module.apply(params, x_btd, positions_bt, None, before)
+    return after
 
 
 def _module(mixer: str, sizes: Sizes) -> nn.Module:

@@ -175,8 +175,8 @@ def test_sparse_attention_is_attention_with_a_mask(kind, r, causal):
     mask = Mask(SEGMENTS, SEGMENTS, causal)
     params = sparse.init(jax.random.key(0), x_btd, POSITIONS, mask)
     seen_bts = mask.dense() & directly(config, causal)[None]
-    expected_btd, expected_bhts = full.apply(params, x_btd, POSITIONS, Mask(dense_bts=seen_bts))
-    y_btd, weights_bhts = sparse.apply(params, x_btd, POSITIONS, mask)
+    expected_btd, _, expected_bhts = full.apply(params, x_btd, POSITIONS, Mask(dense_bts=seen_bts))
+    y_btd, _, weights_bhts = sparse.apply(params, x_btd, POSITIONS, mask)
     np.testing.assert_allclose(y_btd, expected_btd, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(weights_bhts, expected_bhts, rtol=1e-5, atol=1e-6)
 
@@ -209,10 +209,10 @@ def test_weights_of_restricted_attention_are_dropped_and_are_the_same_in_the_mea
     module, mask = RestrictedAttention(config, NoPositions()), Mask(SEGMENTS, SEGMENTS, causal=True)
     x_btd = jnp.asarray(np.random.default_rng(0).standard_normal((1, 11, config.d_model)), jnp.float32)
     params = module.init(jax.random.key(0), x_btd, POSITIONS, mask)
-    whole_btd, _ = module.apply(params, x_btd, POSITIONS, mask)
+    whole_btd, _, _ = module.apply(params, x_btd, POSITIONS, mask)
 
     def drawn(key):
-        return module.apply(params, x_btd, POSITIONS, mask, Noise(key, jnp.arange(1)))[0]
+        return module.apply(params, x_btd, POSITIONS, mask, noise=Noise(key, jnp.arange(1)))[0]
 
     drawn_kbtd = np.asarray(jax.jit(jax.vmap(drawn))(jax.random.split(jax.random.key(1), 400)))
     spread_btd = drawn_kbtd.std(axis=0)
@@ -357,8 +357,8 @@ def test_attention_takes_a_mask_of_segments_as_every_other_mixer_does():
     module, mask = MultiHeadAttention(TINY, NoPositions()), Mask(SEGMENTS, SEGMENTS, causal=True)
     x_btd = jnp.asarray(np.random.default_rng(0).standard_normal((1, 11, TINY.d_model)), jnp.float32)
     params = module.init(jax.random.key(0), x_btd, POSITIONS, mask)
-    found_btd, weights_bhtt = module.apply(params, x_btd, POSITIONS, mask)
-    expected_btd, expected_bhtt = module.apply(params, x_btd, POSITIONS, mask.with_dense())
+    found_btd, _, weights_bhtt = module.apply(params, x_btd, POSITIONS, mask)
+    expected_btd, _, expected_bhtt = module.apply(params, x_btd, POSITIONS, mask.with_dense())
     np.testing.assert_array_equal(found_btd, expected_btd)
     np.testing.assert_array_equal(weights_bhtt, expected_bhtt)
 

@@ -308,7 +308,7 @@ def test_rows_change_their_place_only_where_others_leave(rows, chosen):
     np.testing.assert_array_equal(chosen_r, chosen)
     np.testing.assert_array_equal(arrays["inputs_bs"], inputs_bs[np.array(chosen)])
     assert after.token_bm.shape == (rows, 2)
-    assert after.cache.blocks[0].mixer.visible_bmc.shape == (rows, 2, 60)
+    assert after.cache.blocks[0].visible_bmc.shape == (rows, 2, 60)
 
 
 @pytest.mark.parametrize(
