@@ -122,7 +122,7 @@ class FeedForward(nn.Module):
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         c = self.config
-        x_btf = dropout(self.hidden_layer(x_btd), c.P_drop_relu, noise, c.dropout_bits)
+        x_btf = dropout(self.hidden_layer(x_btd), c.P_drop_relu, noise)
         y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
         return add_bias(y_btd, self.b2)
 
@@ -213,7 +213,7 @@ class Block(nn.Module):
 
     def _add_and_norm(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
         """Returns Figure 1's "Add & Norm" of a sub-layer's input and output; with pre-norm, the sum alone."""
-        y_btd = dropout(y_btd, self.config.P_drop, noise, self.config.dropout_bits)
+        y_btd = dropout(y_btd, self.config.P_drop, noise)
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd
         sum_btd = x_btd + y_btd

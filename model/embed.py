@@ -44,7 +44,7 @@ class Embedding(NamedTuple):
         if norm is not None:
             x_btd = norm(x_btd)
         # "We apply dropout to the sums of the embeddings and the positional encodings."
-        x_btd = dropout(x_btd.astype(c.dtype), c.P_drop, noise, c.dropout_bits)
+        x_btd = dropout(x_btd.astype(c.dtype), c.P_drop, noise)
         return by_rows(x_btd)
 
     def logit_factors(self, x_btd: Float[Array, "b t d"]) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:

@@ -7,38 +7,45 @@ seeds, layers, positions and steps.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from model.config import DROPOUT_BITS
+from model.config import DROPOUT_BITS, ModelConfig
 
 WORD = 2**32
 
 
-class Noise(NamedTuple):
+class Noise(struct.PyTreeNode):
     """The randomness of one training pass; None stands for no randomness, as in evaluation.
 
-    `rows_b` numbers the rows of this microbatch within the whole batch, so that splitting a batch changes no mask. With
-    "hash" that holds up to 2^32 elements in the whole batch; beyond, some of its rows have the same mask as others.
+    `bits` are "threefry" or "hash". `rows_b` numbers the rows of this microbatch within the whole batch, so that
+    splitting a batch changes no mask. With "hash" that holds up to 2^32 elements in the whole batch; beyond, some of
+    its rows have the same mask as others.
     """
 
-    key: PRNGKeyArray
-    rows_b: Int[Array, " b"]
+    # Any, because jax also builds this tree with tracers or shapes in place of arrays.
+    key: Any
+    rows_b: Any
+    bits: str = struct.field(pytree_node=False, default="threefry")
+
+    @classmethod
+    def of(cls, config: ModelConfig, key: PRNGKeyArray, rows_b: Int[Array, " b"]) -> "Noise":
+        """Returns the noise of a model of this config."""
+        return cls(key, rows_b, config.dropout_bits)
 
 
 def fold(noise: Noise | None, site: Int[Array, ""] | int) -> Noise | None:
     """Returns the noise for one place in the model (a layer, a sub-layer), independent of that of other places."""
     if noise is None:
         return None
-    return noise._replace(key=jax.random.fold_in(noise.key, site))
+    return noise.replace(key=jax.random.fold_in(noise.key, site))
 
 
-def dropout(
-    x: Float[Array, "b *shape"], rate: float, noise: Noise | None, bits: str = "threefry"
-) -> Float[Array, "b *shape"]:
+def dropout(x: Float[Array, "b *shape"], rate: float, noise: Noise | None) -> Float[Array, "b *shape"]:
     """Zeroes each element with probability `rate` and divides the rest by 1 - rate, so the expected value is x.
 
     Args:
@@ -46,18 +53,17 @@ def dropout(
       rate: a static Python number in [0, 1); 0 returns x itself.
       noise: that of the pass, `fold`ed for this place; None returns x itself. Whether an element is dropped depends
         only on the key, its row's number and its place in the row: not on other rows, nor on how x is sharded.
-      bits: "threefry" or "hash".
 
     Raises:
-      ValueError: rate outside [0, 1), or unknown bits.
+      ValueError: rate outside [0, 1), or the noise has unknown bits.
     """
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
-    if bits not in DROPOUT_BITS:
-        raise ValueError(f"dropout bits must be one of {', '.join(DROPOUT_BITS)}, got {bits!r}")
+    if noise is not None and noise.bits not in DROPOUT_BITS:
+        raise ValueError(f"dropout bits must be one of {', '.join(DROPOUT_BITS)}, got {noise.bits!r}")
     if rate == 0.0 or noise is None:
         return x
-    if bits == "threefry":
+    if noise.bits == "threefry":
         fold_in_rows = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
         key_b = fold_in_rows(noise.key, noise.rows_b)
 

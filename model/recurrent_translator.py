@@ -129,7 +129,7 @@ class Encoder(nn.Module):
             if forward is not None:
                 x_bsd = _joined(_output(forward), x_bsd)
                 state = jax.tree.map(_joined, at(forward, last_bt), state)
-            x_bsd = dropout(x_bsd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
+            x_bsd = dropout(x_bsd.astype(c.dtype), c.P_drop, fold(noise, number))
             states.append(state)
         return x_bsd, tuple(states)
 
@@ -175,7 +175,7 @@ class Decoder(nn.Module):
             if context_bmd is not None:
                 inputs_bmd = _joined(x_bmd, context_bmd)
             state, x_bmd = cell(state, inputs_bmd)
-            x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number), c.dropout_bits)
+            x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number))
             after.append(state)
         if c.recurrent == "dot":
             outputs_bsd = memory.outputs_bsd

@@ -110,7 +110,7 @@ class Vision(nn.Module):
             token_b1d = jnp.broadcast_to(self.token, (x_btd.shape[0], 1, c.d_model)).astype(c.dtype)
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
-        x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED), c.dropout_bits)
+        x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED))
         x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
         logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head)

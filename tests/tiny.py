@@ -82,9 +82,9 @@ def _shapes(config):
     return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
-def noise(seed=0, rows=8):
+def noise(seed=0, rows=8, bits="threefry"):
     """The noise of a training pass over so many rows."""
-    return Noise(jax.random.key(seed), jnp.arange(rows))
+    return Noise(jax.random.key(seed), jnp.arange(rows), bits)
 
 
 def apply(config, params, *args, **kwargs):

@@ -35,8 +35,8 @@ def make_diagnosis(
 
     def diagnosis(state: TrainState, batch: Batch, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
         part = jax.tree.map(lambda x_b: x_b[::accumulate], batch)
-        whole_noise = noise_of(state, batch, key)
-        noise = whole_noise._replace(rows_b=whole_noise.rows_b[::accumulate])
+        whole_noise = noise_of(objective, state, batch, key)
+        noise = whole_noise.replace(rows_b=whole_noise.rows_b[::accumulate])
 
         def mean_loss(params: dict) -> Array:
             loss = objective.loss(params, part, noise)

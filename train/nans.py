@@ -61,7 +61,7 @@ def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNG
     before = _not_finite(state.params)
     if before:
         return f"not finite before the update: {before}"
-    noise = noise_of(state, batch, key)
+    noise = noise_of(objective, state, batch, key)
     point = gradient_point(state.params, state.opt_state)
     gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(point)
     return f"no finite gradient: {_not_finite(gradient) or 'none, it is in the optimiser'}"

@@ -40,7 +40,7 @@ def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransform
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 
 
-def noise_of(state: TrainState, batch: Batch, key: PRNGKeyArray) -> Noise:
+def noise_of(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> Noise:
     """Returns the noise of the update of `state` on `batch`.
 
     `key` is the same for every update, which folds in its step number, so a run's dropout does not depend on where it
@@ -48,7 +48,7 @@ def noise_of(state: TrainState, batch: Batch, key: PRNGKeyArray) -> Noise:
     """
     rows = jax.tree.leaves(batch)[0].shape[0]
     rows_b = jnp.arange(rows, dtype=jnp.int32)
-    return Noise(jax.random.fold_in(key, state.step), rows_b)
+    return Noise.of(objective.model.config, jax.random.fold_in(key, state.step), rows_b)
 
 
 def make_train_step(
@@ -86,7 +86,7 @@ def make_train_step(
         def add(total: tuple[Loss, dict], microbatch: tuple[Batch, Array]) -> tuple[tuple[Loss, dict], None]:
             batch, rows_b = microbatch
             # A row keeps its number in the whole batch, and so its dropout (section 5.4).
-            sums = loss_and_gradient(params, batch, noise._replace(rows_b=rows_b))
+            sums = loss_and_gradient(params, batch, noise.replace(rows_b=rows_b))
             return jax.tree.map(jnp.add, total, sums), None
 
         def split(x_b: Array) -> Array:
@@ -105,7 +105,7 @@ def make_train_step(
         # Forward and backward, at the parameters themselves, unless the optimiser is schedule-free.
         compute = loss_and_gradient if accumulate == 1 else accumulate_gradient
         point = gradient_point(state.params, state.opt_state)
-        loss, gradient = compute(point, batch, noise_of(state, batch, key))
+        loss, gradient = compute(point, batch, noise_of(objective, state, batch, key))
         # Of the mean over the batch's tokens; where there is none it is 0, not NaN.
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
 

@@ -178,7 +178,7 @@ class MultiHeadAttention(Heads):
             return self.scores(q_bhtk, k_bhsk, positions_bt, positions_bs, table_rh)
 
         def drop(weights_bhts: Array) -> Array:
-            return dropout(weights_bhts, c.P_drop_attention, noise, c.dropout_bits)
+            return dropout(weights_bhts, c.P_drop_attention, noise)
 
         heads_bhte, weights_bhts = attention(q_bhtk, k_bhsk, v_bhse, mask.dense_bts, scores, self.weights, drop)
         if self.encoding.distances:

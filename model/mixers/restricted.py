@@ -172,7 +172,7 @@ class RestrictedAttention(MultiHeadAttention):
         def drop(weights_phqs: Array) -> Array:
             # By rows again: a row's dropout depends on its number in the batch.
             weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
-            return as_rows(dropout(weights_bnhqs, c.P_drop_attention, noise, c.dropout_bits))
+            return as_rows(dropout(weights_bnhqs, c.P_drop_attention, noise))
 
         heads_phqe, weights_phqs = attention(q_phqk, k_phsk, v_phse, visible_pqs, scores, self.softmax, drop)
         heads_pqhe = heads_phqe.swapaxes(1, 2)

@@ -146,7 +146,7 @@ class StridedAttention(MultiHeadAttention):
         visible_btu = pieces.side_by_side(visible_pqs, visible_pnm)
         legal_bhtu = jnp.where(visible_btu[:, None], scores_bthu.swapaxes(1, 2), MASKED)
         weights_bhtu = self.softmax(legal_bhtu)
-        kept_bhtu = dropout(weights_bhtu, c.P_drop_attention, noise, c.dropout_bits).astype(x_btd.dtype)
+        kept_bhtu = dropout(weights_bhtu, c.P_drop_attention, noise).astype(x_btd.dtype)
 
         keys_near = visible_pqs.shape[-1]
         kept_bthu = kept_bhtu.swapaxes(1, 2)

@@ -32,7 +32,7 @@ ROWS = jnp.arange(128)
 
 
 def mask(key, rate=0.1, bits="hash", shape=SHAPE):
-    return np.asarray(dropout(jnp.ones(shape), rate, Noise(key, jnp.arange(shape[0])), bits) != 0)
+    return np.asarray(dropout(jnp.ones(shape), rate, Noise(key, jnp.arange(shape[0]), bits)) != 0)
 
 
 def standardised(keep):
@@ -103,7 +103,7 @@ def test_bytes_of_eight_neighbours_are_uniform(bits, axis):
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_expected_value_is_preserved_and_survivors_are_scaled(bits):
     x = jnp.full((1024, 1024), 3.0)
-    y = np.asarray(dropout(x, 0.25, Noise(jax.random.key(6), jnp.arange(1024)), bits))
+    y = np.asarray(dropout(x, 0.25, Noise(jax.random.key(6), jnp.arange(1024), bits)))
     np.testing.assert_allclose(np.unique(y), [0.0, 4.0], rtol=1e-6)
     assert abs(y.mean() - 3.0) < 5 * 4.0 * np.sqrt(0.25 * 0.75 / y.size)
 
@@ -114,7 +114,7 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
     expected = mask(key, bits=bits)
     np.testing.assert_array_equal(expected, mask(key, bits=bits))
     np.testing.assert_array_equal(expected, mask(jax.random.key_data(key), bits=bits))
-    jitted = jax.jit(lambda x, key: dropout(x, 0.1, Noise(key, ROWS), bits))(jnp.ones(SHAPE), key)
+    jitted = jax.jit(lambda x, key: dropout(x, 0.1, Noise(key, ROWS, bits)))(jnp.ones(SHAPE), key)
     np.testing.assert_array_equal(expected, np.asarray(jitted) != 0)
     assert (expected != mask(jax.random.key(8), bits=bits)).any()
 
@@ -122,24 +122,24 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_rows_are_treated_by_their_numbers_whatever_is_beside_them(bits):
     whole, some = mask(jax.random.key(11), bits=bits, shape=(12, 5, 64)), jnp.array([7, 2, 11])
-    part = dropout(jnp.ones((3, 5, 64)), 0.1, Noise(jax.random.key(11), some), bits)
+    part = dropout(jnp.ones((3, 5, 64)), 0.1, Noise(jax.random.key(11), some, bits))
     np.testing.assert_array_equal(part != 0, whole[some])
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_gradient_passes_the_same_mask(bits):
     key, x = jax.random.key(9), jax.random.normal(jax.random.key(10), SHAPE)
-    y, pullback = jax.vjp(lambda x: dropout(x, 0.1, Noise(key, ROWS), bits), x)
+    y, pullback = jax.vjp(lambda x: dropout(x, 0.1, Noise(key, ROWS, bits)), x)
     (gradient,) = pullback(jnp.ones(SHAPE))
     np.testing.assert_allclose(gradient, np.where(np.asarray(y) != 0, 1 / 0.9, 0.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_rate_zero_and_no_noise_return_x_and_dtype_is_kept(bits):
-    x, noise = jnp.ones((2, 3), jnp.bfloat16), Noise(jax.random.key(0), jnp.arange(2))
-    assert dropout(x, 0.0, noise, bits) is x
-    assert dropout(x, 0.5, None, bits) is x
-    assert dropout(x, 0.5, noise, bits).dtype == jnp.bfloat16
+    x, noise = jnp.ones((2, 3), jnp.bfloat16), Noise(jax.random.key(0), jnp.arange(2), bits)
+    assert dropout(x, 0.0, noise) is x
+    assert dropout(x, 0.5, None) is x
+    assert dropout(x, 0.5, noise).dtype == jnp.bfloat16
 
 
 def test_index_words_are_the_row_major_index_and_split_where_one_word_is_not_enough(monkeypatch):
@@ -172,7 +172,7 @@ def test_arrays_beyond_one_word_get_two_and_axes_beyond_it_are_refused():
 @pytest.mark.parametrize("rate, bits, message", [(1.0, "hash", "rate"), (-0.1, "hash", "rate"), (0.1, "rbg", "bits")])
 def test_bad_arguments(rate, bits, message):
     with pytest.raises(ValueError, match=message):
-        dropout(jnp.ones(3), rate, Noise(jax.random.key(0), jnp.arange(3)), bits)
+        dropout(jnp.ones(3), rate, Noise(jax.random.key(0), jnp.arange(3), bits))
 
 
 SITES = ("P_drop", "P_drop_attention", "P_drop_relu")
@@ -228,7 +228,7 @@ def test_every_place_of_dropout_has_its_rate_and_noise_of_its_own(monkeypatch, n
     params = jax.eval_shape(model.init, jax.random.key(0), *inputs)
     found = []
 
-    def spy(x, rate, noise, bits="threefry"):
+    def spy(x, rate, noise):
         found.append((noise.key, rate))
         return x
 
@@ -243,6 +243,6 @@ def test_every_place_of_dropout_has_its_rate_and_noise_of_its_own(monkeypatch, n
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_survivors_in_bfloat16_are_scaled_as_in_float32_in_the_mean(bits):
     x = jax.random.uniform(jax.random.key(12), SHAPE, minval=1.0, maxval=2.0).astype(jnp.bfloat16)
-    y = np.asarray(dropout(x, 0.1, Noise(jax.random.key(13), ROWS), bits), np.float64)
+    y = np.asarray(dropout(x, 0.1, Noise(jax.random.key(13), ROWS, bits)), np.float64)
     kept = y != 0
     assert y[kept].sum() / np.asarray(x, np.float64)[kept].sum() == pytest.approx(1 / 0.9, rel=3e-4)

@@ -297,7 +297,7 @@ def test_dropout_acts_in_training_only_and_depends_on_the_key():
     params = perturbed(config)
     ids = jnp.ones((1, 4), jnp.int32)
 
-    forward = jax.jit(lambda seed: apply(config, params, ids, ids, noise(seed, 1)))
+    forward = jax.jit(lambda seed: apply(config, params, ids, ids, noise(seed, 1, config.dropout_bits)))
     assert np.abs(forward(1) - forward(2)).max() > 1e-3
     without = apply_jitted(dataclasses.replace(config, P_drop=0.0), params, ids, ids)
     np.testing.assert_array_equal(apply_jitted(config, params, ids, ids), without)

@@ -172,7 +172,8 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, monkeypatch, impl,
 
     def loss(impl, params):
         changed = dataclasses.replace(config, attention_impl=impl)
-        logits = apply(changed, params, tokens(source, PACKED), tokens(target, PACKED), noise(0, 2))
+        given = noise(0, 2, config.dropout_bits)
+        logits = apply(changed, params, tokens(source, PACKED), tokens(target, PACKED), given)
         return (logits * cotangent).sum(), logits * (PACKED != 0)[:, :, None]
 
     (gradient, logits), (expected_gradient, expected) = (

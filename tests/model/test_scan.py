@@ -20,9 +20,8 @@ def loss_of(config, train=True):
     source, target = (tokens(padded_ids(rng, [5, 3], 5, config.vocab_size)) for _ in range(2))
 
     def loss(params):
-        return (
-            Transformer(config).apply({"params": params}, source, target, noise(1, 2) if train else None) ** 2
-        ).mean()
+        given = noise(1, 2, config.dropout_bits) if train else None
+        return (Transformer(config).apply({"params": params}, source, target, given) ** 2).mean()
 
     return loss
 

@@ -12,7 +12,7 @@ from data.batching import Batch
 from model.config import ModelConfig
 from tasks.translation import objective
 from tests.tiny import batch
-from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step
+from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step, noise_of
 
 EPS_LS = 0.1
 TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradient shows
@@ -49,6 +49,13 @@ def test_accumulation_gives_the_same_update_with_dropout(accumulate: int, bits: 
     cut_state, cut_sums = step_of(config, accumulate)(fresh(config), batch(), KEY)
     assert_close(cut_state.params, state.params)
     assert_close(cut_sums, sums, atol=1e-5)
+
+
+@pytest.mark.parametrize("bits", ["hash", "threefry"])
+def test_an_update_draws_the_bits_of_its_config(bits: str) -> None:
+    config = model_config(P_drop=0.5, bits=bits)
+    found = noise_of(objective(config, EPS_LS), fresh(config), batch(), KEY)
+    assert found.bits == bits
 
 
 def test_the_gradient_is_of_the_mean_over_real_tokens(whole: tuple[TrainState, Sums]) -> None:
