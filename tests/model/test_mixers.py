@@ -18,7 +18,6 @@ from model.mixers.recurrent import Recurrent
 from model.mixers.restricted import RestrictedAttention
 from model.mixers.strided import StridedAttention
 from model.noise import Noise
-from model.parameter_count import parameter_count
 from model.positions import NoPositions
 from model.stack import Stack
 from model.transformer import Transformer, init_params
@@ -139,11 +138,10 @@ def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypat
 
 @mixers
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_parameters_are_counted_named_by_the_mixer_and_sharded(changes, norm):
+def test_parameters_are_named_by_the_mixer_and_sharded(changes, norm):
     sizes = {"neighbours": 5} | changes | {"norm": norm}
     config = ModelConfig(12, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=6, **sizes)
     tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
-    assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == parameter_count(config)
     assert all(config.mixer in tree[stack]["layer_1"] for stack in ("encoder", "decoder"))
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
     for leaf in jax.tree.leaves(placed_shapes(tree, mesh)):  # which refuses a matrix that no rule names

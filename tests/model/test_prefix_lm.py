@@ -19,7 +19,6 @@ from infer.translate.options import Decoding
 from model.language_model import LanguageModel
 from model.masks import Mask
 from model.mixers import kernels
-from model.parameter_count import parameter_count
 from model.prefix_lm import PrefixLM, init_params
 from model.search import state
 from tasks import TRANSLATION
@@ -93,11 +92,6 @@ def test_keys_after_their_query_have_buckets_of_their_own_if_the_source_is_seen_
     changed = params["decoder"] | {"relative_bias": table_rh.at[16:].add(1.0)}
     after = logits(PrefixLM(config), params | {"decoder": changed}, *sides)
     assert bool(jnp.any(before != after)) == (prefix == "full")
-
-
-@kinds
-def test_the_formula_counts_the_parameters(kind: str) -> None:
-    assert sum(leaf.size for leaf in jax.tree.leaves(tiny(kind)[1])) == parameter_count(KINDS[kind])
 
 
 @pytest.mark.slow

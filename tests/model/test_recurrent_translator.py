@@ -186,9 +186,8 @@ def test_the_gradient_is_that_of_the_equations_in_every_array(kind: str) -> None
 
 
 @kinds
-def test_the_formula_counts_the_parameters_and_every_matrix_is_sharded(kind: str) -> None:
+def test_every_matrix_is_sharded(kind: str) -> None:
     _, params = tiny(kind)
-    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == parameter_count(KINDS[kind])
     mesh = AbstractMesh((1, 2, 1), AXES)
     for leaf in jax.tree.leaves(placed_shapes(params, mesh)):  # which refuses a matrix that no rule names
         assert len(leaf.shape) == 1 or "fsdp" in leaf.sharding.spec

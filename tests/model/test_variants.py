@@ -15,7 +15,6 @@ from model.attention import attention, softmax_one
 from model.block import Residual
 from model.config import ModelConfig
 from model.language_model import LanguageModel
-from model.parameter_count import parameter_count
 from model.transformer import init_params
 from run.sharding import placed_shapes
 from tests import tolerance
@@ -73,10 +72,9 @@ def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypat
 
 @variants
 @pytest.mark.parametrize("biases", [False, True])
-def test_parameters_are_counted_and_sharded(changes, biases):
+def test_parameters_are_sharded(changes, biases):
     config = dataclasses.replace(TINY, **{"vocab_size": 24, "N": 2, "biases": biases, **changes})
     tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
-    assert sum(leaf.size for leaf in jax.tree.leaves(tree)) == parameter_count(config)
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
     placed = placed_shapes(tree, mesh)  # which refuses a matrix that no rule names
     if changes is SHAW:

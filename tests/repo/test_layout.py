@@ -302,7 +302,7 @@ def readers(key: str) -> list[str]:
     places = list(READ)
     if group == "model":  # a field of ModelConfig, and of use where an array is computed from it
         owners = {"c", "config"}
-        places = [path for path in places if within(name(path), ("model",)) and name(path) != "model.parameter_count"]
+        places = [path for path in places if within(name(path), ("model",))]
     found = []
     for path in places:
         own = {"self"} if name(path) == "model.config" else owners
