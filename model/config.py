@@ -162,7 +162,7 @@ class ModelConfig:
                 raise ValueError(f"model.{field} is {choice!r}; it must be one of {', '.join(allowed)}")
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
-        _ = self.encoding  # its constructor checks the widths
+        self.encoding.check_widths()
         self._check_kernel()
         self._check_mixer()
         self._check_scores()

@@ -35,6 +35,9 @@ class NoPositions:
     has_table = False  # whether `embed` reads a learned table
     biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
 
+    def check_widths(self) -> None:
+        """Raises a `ValueError` if vectors of this width cannot hold the positions."""
+
     @property
     def distances(self) -> int:
         """The rows of a layer's tables of relative vectors; 0 for none."""
@@ -66,7 +69,7 @@ class NoPositions:
 class Sinusoidal(NoPositions):
     """The paper's (section 3.5)."""
 
-    def __post_init__(self) -> None:
+    def check_widths(self) -> None:
         if self.d_model % 2:
             raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
 
@@ -97,7 +100,7 @@ class Learned(NoPositions):
 class Rotary(NoPositions):
     """RoPE, Su et al. 2021 (arXiv 2104.09864)."""
 
-    def __post_init__(self) -> None:
+    def check_widths(self) -> None:
         if self.d_k % 2:
             raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
 
