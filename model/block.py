@@ -32,6 +32,7 @@ ACTIVATIONS: dict[str, Any] = {
 }
 
 # Where a block draws noise: each site folds its number into the key.
+# Six places, so that no two draw the same mask. Their order is part of a run: another would draw other masks.
 SELF_WEIGHTS, SELF_OUTPUT, CROSS_WEIGHTS, CROSS_OUTPUT, RELU, FEED_FORWARD_OUTPUT = range(6)
 
 
@@ -58,6 +59,7 @@ class Residual(NamedTuple):
         N = config.N
         if config.norm != "deep":
             return cls()
+        # The columns of its table 2: a model of one stack, a decoder, and an encoder beside a decoder.
         if stacks == 1:
             return cls((2 * N) ** 0.25, (8 * N) ** -0.25)
         if cross:
@@ -72,6 +74,7 @@ def layer_norm(config: ModelConfig) -> Any:
     Of kind "rms" it divides by the root of the mean square and has a scale alone (Zhang and Sennrich 2019, arXiv
     1910.07467).
     """
+    # `use_fast_variance` would compute E(x^2) - E(x)^2, which loses most digits far from 0.
     kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
     return kind(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
@@ -109,6 +112,7 @@ class FeedForward(nn.Module):
     def setup(self) -> None:
         c = self.config
         init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform")
+        # W_1 [d,f] and W_2 [f,d]: "the inner-layer has dimensionality d_ff = 2048".
         self.b1 = self.b2 = None
         # A parameter's random numbers depend on how many were drawn before it, so b1 stands between w1 and w2.
         self.w1 = self.param("w1", init, (c.d_model, c.d_ff))
@@ -122,7 +126,9 @@ class FeedForward(nn.Module):
 
     def __call__(self, x_btd: Float[Array, "b t d"], noise: Noise | None) -> Float[Array, "b t d"]:
         c = self.config
+        # The paper drops nothing here; `config.P_drop_relu` is 0 unless it is set.
         x_btf = dropout(self.hidden_layer(x_btd), c.P_drop_relu, noise)
+        # From d_ff back to d_model: [b,t,f] -> [b,t,d].
         y_btd = jnp.einsum("btf,fd->btd", x_btf, self.w2.astype(x_btf.dtype))
         return add_bias(y_btd, self.b2)
 
@@ -130,9 +136,11 @@ class FeedForward(nn.Module):
         """Returns max(0, x W_1 + b_1), or what replaces it."""
         c = self.config
         activation = ACTIVATIONS[c.activation]
+        # The same matrix at every position, so a convolution with kernel size 1: [b,t,d] -> [b,t,f].
         x_btf = jnp.einsum("btd,df->btf", x_btd, self.w1.astype(x_btd.dtype))
         x_btf = activation(add_bias(x_btf, self.b1))
         if c.activation in GATED:
+            # A gate multiplies each hidden unit by a second, linear one.
             x_btf = x_btf * jnp.einsum("btd,df->btf", x_btd, self.v.astype(x_btd.dtype))
         return x_btf
 
@@ -156,6 +164,7 @@ class Block(nn.Module):
         gain = self.residual.beta
         self.mixer = self_mixer(c, self.causal, gain)
         if self.cross:
+            # Queries come from the decoder, keys and values from the encoder, which has positions of its own.
             self.cross_attention = MultiHeadAttention(c, NoPositions(), gain)
         self.feed_forward = FeedForward(c, gain)
         self.norm_1 = layer_norm(c)
@@ -213,9 +222,11 @@ class Block(nn.Module):
 
     def _add_and_norm(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
         """Returns Figure 1's "Add & Norm" of a sub-layer's input and output; with pre-norm, the sum alone."""
+        # "We apply dropout to the output of each sub-layer, before it is added to the sub-layer input and normalized."
         y_btd = dropout(y_btd, self.config.P_drop, noise)
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd
+        # The residual connection.
         sum_btd = x_btd + y_btd
         if self.config.norm != "pre":
             sum_btd = norm(sum_btd)

@@ -145,6 +145,7 @@ class ModelConfig:
     mup_width: int = 128
 
     def __post_init__(self) -> None:
+        # Each field by itself: sizes, rates, choices.
         for field in SIZES:
             size = getattr(self, field)
             most = LARGEST.get(field, WIDEST)
@@ -162,6 +163,7 @@ class ModelConfig:
                 raise ValueError(f"model.{field} is {choice!r}; it must be one of {', '.join(allowed)}")
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
+        # Then what does not go together.
         self.encoding.check_widths()
         self._check_kernel()
         self._check_mixer()

@@ -36,10 +36,12 @@ class Embedding(NamedTuple):
         Without `config.scale_embeddings` they are not multiplied. BERT has a layer `norm` before the dropout.
         """
         c = self.config
+        # A row of the table for each token: [b,t] -> [b,t,d].
         x_btd = self.embed_vd[ids_bt]
         # "In the embedding layers, we multiply those weights by sqrt(d_model)."
         if c.scale_embeddings:
             x_btd = x_btd * jnp.sqrt(jnp.float32(c.d_model))
+        # "We add positional encodings to the input embeddings at the bottoms of the encoder and decoder stacks."
         x_btd = c.encoding.embed(x_btd, positions_bt, self.positions_ld)
         if norm is not None:
             x_btd = norm(x_btd)
@@ -57,6 +59,7 @@ class Embedding(NamedTuple):
             x_btd = x_btd * self.config.d_model**-0.5
         if self.bias_v is None:
             return x_btd, self.softmax_vd
+        # [x, 1] times [E, b] is x E^T + b.
         ones_bt1 = jnp.ones((*x_btd.shape[:2], 1), x_btd.dtype)
         x_btc = jnp.concatenate([x_btd, ones_bt1], axis=-1)
         softmax_vc = jnp.concatenate([self.softmax_vd, self.bias_v[:, None]], axis=-1)
@@ -82,6 +85,7 @@ def embeddings(model: nn.Module, *sides: str) -> list[Embedding]:
     c = model.config
     if c.tie_embeddings:
         softmax_vd = table(model, "embed", c.vocab_size)
+        # "We share the same weight matrix between the two embedding layers and the pre-softmax linear transformation."
         tables = [softmax_vd for _ in sides]
     else:
         tables = [table(model, f"{side}embed", c.vocab_size) for side in sides]

@@ -17,6 +17,7 @@ from model.noise import Noise, fold
 from model.stack import Stack
 
 # Where the model draws noise.
+# One site for the embedding and one for the stack.
 EMBED, STACK = range(2)
 
 
@@ -45,6 +46,7 @@ class DecoderOnly(nn.Module):
     def setup(self) -> None:
         c = self.config
         (self.embedding,) = embeddings(self, "")
+        # Without an encoder there is nothing to attend across to.
         self.decoder = Stack(c, cross=False, causal=True)
 
     def read_prompts(
@@ -55,12 +57,15 @@ class DecoderOnly(nn.Module):
         Rows are ids, then padding up to the length of the longest prompt. `slots` are those of the tokens that `step`
         reads, a prompt's last among them. `prefix` as in `model.stack`.
         """
+        # All tokens before a prompt's last fill the cache at once; the last is what the first step reads.
         rows, s = prompts_bs.shape
         room = s - 1
         lengths_b = jnp.sum(prompts_bs != PAD, axis=1, dtype=jnp.int32)
         last_b = jnp.maximum(lengths_b - 1, 0)  # 0 in a row of padding, which a search skips
         cache = self.decoder.init_cache(None, rows, beams, room + slots)
+        # A prompt of one token leaves nothing to fill in.
         if room:
+            # Prompts end at different places: the last of each, and what follows, becomes padding.
             is_before_bt = jnp.arange(room)[None] < last_b[:, None]
             before = Tokens.of(jnp.where(is_before_bt, prompts_bs[:, :-1], PAD))
             x_btd = self.embedding.encode(before.ids_bt, before.positions_bt, None)
@@ -72,8 +77,10 @@ class DecoderOnly(nn.Module):
         self, token_bm: Int[Array, "b m"], step: Int[Array, ""], cache: PromptCache
     ) -> tuple[Float[Array, "b m v"], PromptCache]:
         """Returns the logits after token `step` of each of m beams, and the updated cache; token 0 ends the prompt."""
+        # Positions go on from the end of each prompt, not of the longest.
         positions_bm = jnp.broadcast_to((cache.last_b + step)[:, None], token_bm.shape)
         x_bmd = self.embedding.encode(token_bm, positions_bm, None)
+        # No segments: the cache knows which tokens each beam may see.
         beams = Tokens(token_bm, None, positions_bm)
         x_bmd, stack, _ = self.decoder(x_bmd, beams, cache=cache.stack)
         return self.embedding.logits(x_bmd), cache.replace(stack=stack)

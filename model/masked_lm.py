@@ -38,6 +38,7 @@ class MaskedLM(nn.Module):
         c = self.config
         name = "classes" if self.classes else "softmax"
         size = self.classes or c.vocab_size
+        # One matrix for embedding and softmax, unless they are not tied or classes are predicted.
         embed_vd = softmax_vd = table(self, "embed", c.vocab_size)
         if self.classes or not c.tie_embeddings:
             softmax_vd = table(self, name, size)
@@ -47,6 +48,7 @@ class MaskedLM(nn.Module):
         self.head_w = self.param("head_w", nn.initializers.glorot_uniform(), (c.d_model, c.d_model))
         self.head_b = self.param("head_b", nn.initializers.zeros, (c.d_model,))
         self.head_norm = layer_norm(c)
+        # Made last: a parameter's random numbers depend on how many were made before it.
         bias_v = self.param(f"{name}_b", nn.initializers.zeros, (size,))
         self.embedding = Embedding(c, embed_vd, positions_ld, softmax_vd, bias_v)
 
@@ -61,6 +63,7 @@ class MaskedLM(nn.Module):
         """Returns the two factors of the logits, see `Embedding.logit_factors`."""
         activation = ACTIVATIONS[self.config.activation]
         x_btd = self.encode(tokens, noise)
+        # BERT's head: dense layer, activation, layer norm, then the softmax.
         x_btd = jnp.einsum("btd,de->bte", x_btd, self.head_w.astype(x_btd.dtype))
         x_btd = activation(add_bias(x_btd, self.head_b))
         x_btd = self.head_norm(x_btd)

@@ -44,11 +44,14 @@ class Mask(struct.PyTreeNode):
 
     def _dense(self, queries_bt: Int[Array, "b t"], place_t: Int[Array, " t"]) -> Bool[Array, "b t s"]:
         """Returns the dense mask of queries, given their segments and their places in the row."""
+        # Pairs of one sentence: [b,t] and [b,s] -> [b,t,s].
         mask_bts = queries_bt[:, :, None] == self.keys_bs[:, None, :]
         if self.causal:
             place_s = jnp.arange(self.keys_bs.shape[1])
+            # "We need to prevent leftward information flow in the decoder": a query sees the lower triangle.
             visible_ts = place_s[None] <= place_t[:, None]
             if self.prefix:
+                # But a prefix is visible to all, as an encoder's input is.
                 visible_ts = visible_ts | (place_s < self.prefix)[None]
             mask_bts = mask_bts & visible_ts[None]
         return mask_bts

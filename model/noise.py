@@ -64,6 +64,7 @@ def dropout(x: Float[Array, "b *shape"], rate: float, noise: Noise | None) -> Fl
     if rate == 0.0 or noise is None:
         return x
     if noise.bits == "threefry":
+        # Each row has a key of its own, by its number in the batch.
         fold_in_rows = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
         key_b = fold_in_rows(noise.key, noise.rows_b)
 
@@ -93,10 +94,12 @@ def keep_mask(
     Raises:
       ValueError: one axis alone is longer than 2^32.
     """
+    # The row-major index of every element, in one or two words.
     low, high = index_words(shape, rows_b)
     second_word = seed[1]
     if high is not None:
         second_word = second_word + high * jnp.uint32(0x9E3779B9)
+    # Multiply and shift, so that neighbouring indices get unrelated words.
     n = low + seed[0]
     n = (n ^ (n >> 17)) * jnp.uint32(0xED5AD4BB)
     n = n ^ second_word
@@ -121,6 +124,7 @@ def index_words(
     """
     if max(shape, default=1) > WORD:
         raise ValueError(f"hash dropout cannot index an axis longer than 2^32, got shape {shape}")
+    # The leading axes go into the high word, as few as possible.
     split = 0
     while math.prod(shape[split:]) > WORD:
         split += 1

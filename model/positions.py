@@ -160,6 +160,7 @@ KINDS: dict[str, type[NoPositions]] = {
 
 def frequencies(width: int) -> Float[np.ndarray, " half"]:
     """Returns 10000^(-2i/width) for i = 0 .. width/2 - 1, in float32."""
+    # In float64 first: float32 would lose digits of the power.
     exponents = -np.arange(0, width, 2, dtype=np.float64) / width
     return (MAX_WAVELENGTH**exponents).astype(np.float32)
 
@@ -171,6 +172,7 @@ def _angles(positions_bt: Int[Array, "b t"], width: int) -> Float[Array, "b t ha
 
 def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b t d"]:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same (section 3.5), interleaved as printed."""
+    # One angle for each pair of dimensions, whose wavelengths run from 2 pi to 10000 * 2 pi.
     angles = _angles(positions_bt, d_model)
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return pairs.reshape(*positions_bt.shape, d_model)
@@ -181,9 +183,11 @@ def rotate(x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> 
 
     The product of a rotated query and key then depends only on the difference of their positions.
     """
+    # The same angles for every head.
     angles = _angles(positions_bt, x_bhtk.shape[-1])[:, None]
     sin = jnp.sin(angles)
     cos = jnp.cos(angles)
+    # A rotation of the plane of each pair, in float32.
     even = x_bhtk[..., 0::2].astype(jnp.float32)
     odd = x_bhtk[..., 1::2].astype(jnp.float32)
     rotated = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
@@ -196,6 +200,7 @@ def alibi_slopes(h: int) -> np.ndarray:
     If h is not a power of two: the slopes of the power of two below it, then every other slope of the one above. Of 12
     heads: those of 8, then 2^-0.5, 2^-1.5, 2^-2.5 and 2^-3.5, which are every other one of 16.
     """
+    # A geometric series for a power of two; other numbers of heads take every other slope of the next.
     below = 2 ** math.floor(math.log2(h))
     slopes = [2.0 ** (-8.0 * i / below) for i in range(1, below + 1)]
     between = [2.0 ** (-8.0 * i / (2 * below)) for i in range(1, 2 * below + 1, 2)]
@@ -208,6 +213,7 @@ def alibi_bias(positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"],
     Press et al. treat only causal models, where |i - j| = i - j. Using the absolute distance in the encoder, and no
     bias in encoder-decoder attention, is our choice.
     """
+    # [b,t] and [b,s] -> [b,t,s], and one slope per head: [b,h,t,s].
     distance_bts = jnp.abs(positions_bt[:, :, None] - positions_bs[:, None, :]).astype(jnp.float32)
     slopes_h = jnp.asarray(alibi_slopes(h), jnp.float32)
     return -slopes_h[None, :, None, None] * distance_bts[:, None]
@@ -218,6 +224,7 @@ def clipped_distances(
 ) -> Float[Array, "b t s r"]:
     """Returns the distance of each key after its query, clipped, as a one-hot vector: r is 2 max_distance + 1."""
     after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
+    # Distances -max .. max are rows 0 .. 2 max of the tables.
     clipped_bts = jnp.clip(after_bts, -max_distance, max_distance)
     return jax.nn.one_hot(clipped_bts + max_distance, 2 * max_distance + 1)
 
@@ -232,6 +239,7 @@ def t5_buckets(count: int, causal: bool) -> np.ndarray:
     has 9, 16 to 22 has 10, and 91 and more has 15; the same after it have 16 more.
     """
     side = count if causal else count // 2
+    # Half of a side's buckets for single distances, half for ranges.
     exact = side // 2
     limits = exact * (T5_FAR / exact) ** (np.arange(1, side - exact) / (side - exact))
     distances = np.arange(T5_FAR + 1)

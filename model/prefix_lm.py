@@ -30,10 +30,13 @@ class PrefixLM(DecoderOnly):
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `Embedding.logit_factors`."""
+        # One row [b,s+t] holds source and target.
         both = joined(source, target)
         s = source.ids_bt.shape[1]
         x_bnd = self.embedding.encode(both.ids_bt, both.positions_bt, fold(noise, EMBED))
+        # "full" lets the source see itself whole, as an encoder does.
         x_bnd, _, _ = self.decoder(x_bnd, both, noise=fold(noise, STACK), prefix=self._prefix(s))
+        # Only the target is predicted: [b,s+t,d] -> [b,t,d].
         return self.embedding.logit_factors(x_bnd[:, s:])
 
     def attention_maps(self, source: Tokens, target: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
@@ -50,6 +53,7 @@ class PrefixLM(DecoderOnly):
         """Returns the first token of every search, BOS, and the cache of its source, filled at once."""
         s = source_bs.shape[1]
         lengths_b = jnp.sum(source_bs != PAD, axis=1)
+        # The target begins right after the source's last token, which is in another column in every row.
         is_bos_bs = jnp.arange(s + 1)[None] == lengths_b[:, None]
         longer_bs = jnp.pad(source_bs, ((0, 0), (0, 1)))
         prompts_bs = jnp.where(is_bos_bs, BOS, longer_bs)
@@ -64,6 +68,7 @@ def joined(source: Tokens, target: Tokens) -> Tokens:
 
     Attention tells sentences apart by their segments, so the tokens of one need not be side by side.
     """
+    # A target's positions begin at the number of tokens of its own source.
     same_bts = target.segments_bt[:, :, None] == source.segments_bt[:, None, :]
     positions_bt = target.positions_bt + jnp.sum(same_bts, axis=2, dtype=jnp.int32)
     return Tokens(

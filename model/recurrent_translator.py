@@ -96,6 +96,7 @@ class EncoderLayer(nn.Module):
         scan = nn.scan(
             step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1, reverse=reverse
         )
+        # A state of zeros; the key is not used.
         zero = cell.initialize_carry(jax.random.key(0), x_bsd[:, 0].shape)
         _, states = scan(cell, zero, x_bsd, first_of_sentence(segments_bs, reverse=reverse))
         return states
@@ -118,6 +119,7 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "b s d"], tuple[State, ...]]:
         """Returns the outputs of the last layer, and of every layer its last state in each sentence `segments_bt`."""
         c = self.config
+        # Where each target's own source begins and ends in its row, [b,t].
         same_bts = Mask(segments_bt, segments_bs).dense()
         first_bt = jnp.argmax(same_bts, axis=2)
         last_bt = segments_bs.shape[1] - 1 - jnp.argmax(same_bts[:, :, ::-1], axis=2)
@@ -127,6 +129,7 @@ class Encoder(nn.Module):
             x_bsd = _output(backward)
             state = at(backward, first_bt)
             if forward is not None:
+                # Both directions are half as wide: together [b,s,d], and so is the state.
                 x_bsd = _joined(_output(forward), x_bsd)
                 state = jax.tree.map(_joined, at(forward, last_bt), state)
             x_bsd = dropout(x_bsd.astype(c.dtype), c.P_drop, fold(noise, number))
@@ -166,11 +169,13 @@ class Decoder(nn.Module):
         weights_bms = None
         context_bmd = None
         if c.recurrent == "additive":
+            # Bahdanau: the context is known before the step, from the state that the last step left.
             query_bmd = self.query(_output(states[0]).astype(c.dtype))
             scores = partial(additive_scores, energy_hk=self.energy[None])
             context_bmd, weights_bms = attend(query_bmd, memory.keys_bsd, memory.outputs_bsd, visible_bms, scores)
         after = []
         for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
+            # In names, m are the beams of a search; in training there is one.
             inputs_bmd = x_bmd
             if context_bmd is not None:
                 inputs_bmd = _joined(x_bmd, context_bmd)
@@ -178,9 +183,11 @@ class Decoder(nn.Module):
             x_bmd = dropout(x_bmd.astype(c.dtype), c.P_drop, fold(noise, number))
             after.append(state)
         if c.recurrent == "dot":
+            # Luong: the context is known after the step, from its output.
             outputs_bsd = memory.outputs_bsd
             context_bmd, weights_bms = attend(x_bmd, outputs_bsd, outputs_bsd, visible_bms, dot_products)
         if context_bmd is not None:
+            # [output; context] -> d_model, which the softmax's matrix takes.
             x_bmd = jnp.tanh(self.output(_joined(x_bmd, context_bmd)))
         return tuple(after), (x_bmd, weights_bms)
 
@@ -232,6 +239,7 @@ class RecurrentTranslator(nn.Module):
         source = Tokens.of(source_bs)
         sentence_b1 = jnp.ones((rows, 1), jnp.int32)
         memory, states = self._memory(source, sentence_b1, None)
+        # Every beam begins with the same states: [b,1,d] -> [b,m,d].
         states = jax.tree.map(lambda x_b1d: jnp.repeat(x_b1d, beams, axis=1), states)
         visible_b1s = Mask(sentence_b1, source.segments_bt).dense()
         return jnp.full(rows, BOS, jnp.int32), RecurrentCache(states, memory, visible_b1s)
@@ -269,10 +277,12 @@ class RecurrentTranslator(nn.Module):
             in_axes=(1, 1, 1, 1, 0),
             out_axes=2,  # [b,m,t,..] of one beam
         )
+        # The targets are known, but each step needs the state before it: a scan over positions.
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
         zero = jax.tree.map(lambda x_btd: jnp.zeros_like(x_btd[:, :1]), first_states)
         first_bt = first_of_sentence(target.segments_bt, reverse=False)
         places_t = jnp.arange(x_btd.shape[1])
+        # Of a packed row, each target sees its own source.
         visible_bts = Mask(target.segments_bt, source.segments_bt).dense()
         _, outputs = scan(self.decoder, zero, x_btd, first_bt, first_states, visible_bts, places_t)
         x_bmtd, weights_bmts = outputs
@@ -294,12 +304,14 @@ def attend(
     scores: Callable[[Array, Array], Array],
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m s"]]:
     """Returns what `model.attention` does, of a single head."""
+    # A head axis of size 1: [b,m,d] -> [b,1,m,d].
     context_bhmd, weights_bhms = attention(q_bmd[:, None], k_bsd[:, None], v_bsd[:, None], visible_bms, scores)
     return context_bhmd[:, 0], weights_bhms[:, 0]
 
 
 def first_of_sentence(segments_bt: Int[Array, "b t"], *, reverse: bool) -> Bool[Array, "b t"]:
     """Returns where sentences begin, read from left to right or, with `reverse`, from right to left."""
+    # A sentence begins where the segment differs from that of the neighbour that was read before.
     side = (0, 1) if reverse else (1, 0)
     padded_bt = jnp.pad(segments_bt, ((0, 0), side), constant_values=NO_SEGMENT)
     before_bt = padded_bt[:, 1:] if reverse else padded_bt[:, :-1]

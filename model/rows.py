@@ -20,6 +20,7 @@ def by_rows(x_btd: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
     well. In any case it decides whether to shard the width along `tensor`.
     """
     mesh = jax.sharding.get_abstract_mesh()
+    # A batch that the devices do not divide stays as the compiler has it.
     parts = math.prod(mesh.shape[axis] for axis in row_axes())
     if mesh.shape.get("fsdp", 1) == 1 or x_btd.shape[0] % parts:
         return x_btd

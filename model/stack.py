@@ -67,14 +67,17 @@ class Stack(nn.Module):
 
     def setup(self) -> None:
         c = self.config
+        # "The encoder is composed of a stack of N = 6 identical layers"; so is the decoder.
         residual = Residual.of(c, self.stacks, self.cross)
         own_layers = 1 if c.share_layers else c.N
         block: Any = Block
         if c.remat != "none":
+            # The backward pass then computes again what the policy does not save.
             block = nn.remat(block, policy=REMAT_POLICIES[c.remat])
         self.layer = [block(c, self.cross, self.causal, residual) for _ in range(own_layers)]
         if c.norm == "pre":
             self.final_norm = layer_norm(c)
+        # What all layers read but none owns: T5's table of biases, one number per bucket and head.
         self.shared: tuple[Array, ...] = ()
         if c.encoding.biases:
             init = nn.initializers.normal(c.d_model**-0.5)
@@ -100,8 +103,10 @@ class Stack(nn.Module):
           ValueError: the rows are longer than the table of learned positions.
         """
         c = self.config
+        # Weights cannot leave a scan or a kernel, and parameters are made layer by layer.
         is_plain = return_weights or self.is_initializing()
         if cache is not None:
+            # A search computes the keys and values of the source once, not in every step.
             memory = cache.memory()
         mask, memory_mask = self._masks(tokens, memory, prefix, is_plain or c.attention_impl == "einsum")
 
@@ -111,6 +116,7 @@ class Stack(nn.Module):
             x_btd = self._scan(x_btd, tokens.positions_bt, mask, memory, memory_mask, noise)
         else:
             for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
+                # The output of a layer is the input of the next: x stays [b,t,d].
                 block_cache = None if cache is None else cache.blocks[n]
                 x_btd, block_cache, block_weights = layer(
                     x_btd,
@@ -147,11 +153,13 @@ class Stack(nn.Module):
             uses_einsum = True
         else:
             self._check_length(tokens)
+            # Self-attention: to one's own sentence and, in a decoder, to no later position (section 3.2.3).
             mask = Mask(segments_bt, segments_bt, self.causal, prefix)
             if uses_einsum and self.config.mixer == "attention":
                 mask = mask.with_dense()
         if memory is None:
             return mask, None
+        # Encoder-decoder attention: to all of the source of one's own sentence.
         memory_mask = Mask(segments_bt, memory.segments_bs)
         if uses_einsum:
             memory_mask = memory_mask.with_dense()
@@ -161,6 +169,7 @@ class Stack(nn.Module):
         """Raises a `ValueError` if rows are longer than the table of learned positions."""
         length = tokens.positions_bt.shape[1]
         limit = self.config.encoding.limit
+        # An index beyond a table would be clamped by XLA, without an error.
         if limit is not None and length > limit:
             raise ValueError(f"a row of {length} tokens; model.max_positions is {limit}")
 
@@ -188,10 +197,12 @@ class Stack(nn.Module):
 
         The parameter tree stays as it is (`encoder/layer_0/..`); the layers are stacked here.
         """
+        # One pytree with the parameters, memory and noise of all layers, along a new first axis n.
         layers = []
         for n, (layer, keys_values) in enumerate(self._layers_and_memory(memory)):
             layers.append((layer.variables["params"], keys_values, fold(noise, n)))
         stacked_n = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
+        # Unbound, so that it is applied to each layer's parameters in turn.
         module = self.layer[0].clone(parent=None)
         shared = self.shared
 
@@ -207,6 +218,7 @@ class Stack(nn.Module):
 
     def memory(self, x_bsd: Float[Array, "b s d"], tokens: Tokens) -> Memory:
         """Returns the memory that this stack attends to, given an encoder's output."""
+        # Each layer has its own W^K and W^V for the same output of the encoder.
         keys_values = tuple(layer.memory(x_bsd, tokens.positions_bt) for layer in self._layers())
         return Memory(keys_values, tokens.segments_bt)
 
@@ -215,5 +227,6 @@ class Stack(nn.Module):
         blocks = tuple(layer.init_cache(rows, beams, slots) for layer in self._layers())
         if memory is None:
             return StackCache(blocks, (), None)
+        # Laid out once for the products of a search, see `StoredKeysValues`.
         stored = tuple(StoredKeysValues.of(keys_values) for keys_values in memory.keys_values)
         return StackCache(blocks, stored, memory.segments_bs)

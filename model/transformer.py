@@ -15,6 +15,7 @@ from model.search.state import translation_limits
 from model.stack import Memory, Stack, StackCache
 
 # Where the model draws noise.
+# One site for each embedding and each stack.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
 
 
@@ -29,6 +30,7 @@ class Transformer(nn.Module):
     def setup(self) -> None:
         c = self.config
         self.source_embedding, self.target_embedding = embeddings(self, "source_", "target_")
+        # The left and the right half of Figure 1.
         self.encoder = Stack(c, cross=False, causal=False, stacks=2)
         self.decoder = Stack(c, cross=True, causal=True, stacks=2)
 
@@ -41,12 +43,14 @@ class Transformer(nn.Module):
         self, source: Tokens, target: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns the two factors of the logits, see `Embedding.logit_factors`."""
+        # "The encoder maps an input sequence of symbol representations to a sequence of continuous representations z."
         memory_bsd = self.encode(source, noise)
         return self.decode(target, memory_bsd, source, noise)
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
         x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, fold(noise, SOURCE))
+        # From ids [b,s] to vectors [b,s,d], and through N layers.
         x_bsd, _, _ = self.encoder(x_bsd, source, noise=fold(noise, ENCODER))
         return x_bsd
 
@@ -54,9 +58,11 @@ class Transformer(nn.Module):
         self, target: Tokens, memory_bsd: Float[Array, "b s d"], source: Tokens, noise: Noise | None = None
     ) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:
         """Returns what `logit_factors` does, given the encoder's output for `source`."""
+        # "Given z, the decoder then generates an output sequence": each layer attends to all of z.
         memory = self.decoder.memory(memory_bsd, source)
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
         x_btd, _, _ = self.decoder(x_btd, target, memory, noise=fold(noise, DECODER))
+        # [b,t,d] times E^T [d,v] are the logits; a loss over few positions at a time need not store them all.
         return self.target_embedding.logit_factors(x_btd)
 
     @nn.nowrap
@@ -67,6 +73,7 @@ class Transformer(nn.Module):
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], StackCache]:
         """Returns the first token of every search, BOS, and the empty cache."""
         source = Tokens.of(source_bs)
+        # The source is read once for all steps and beams of its search.
         memory: Memory = self.decoder.memory(self.encode(source), source)
         cache = self.decoder.init_cache(memory, source_bs.shape[0], beams, slots)
         return jnp.full(source_bs.shape[0], BOS, jnp.int32), cache
@@ -77,6 +84,7 @@ class Transformer(nn.Module):
         """Returns the logits after token `step` (from 0) of each of m beams, and the updated cache."""
         positions_bm = jnp.full(token_bm.shape, step, jnp.int32)
         x_bmd = self.target_embedding.encode(token_bm, positions_bm, None)
+        # "At each step the model is auto-regressive": the newest token of every beam, all at one position.
         beams = Tokens(token_bm, None, positions_bm)
         x_bmd, cache, _ = self.decoder(x_bmd, beams, cache=cache)
         return self.target_embedding.logits(x_bmd), cache
@@ -92,6 +100,7 @@ class Transformer(nn.Module):
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, None)
         _, _, decoder_weights = self.decoder(x_btd, target, memory, return_weights=True)
         cross = [block.cross_bhts for block in decoder_weights]
+        # One array per kind, with the layers along a new first axis.
         maps = {"cross": jnp.stack(cross)}
         if MIXERS[self.config.mixer].weights:
             encoder = [block.self_bhtt for block in encoder_weights]
@@ -103,5 +112,6 @@ class Transformer(nn.Module):
 
 def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
     """Returns new float32 parameters, as in tensor2tensor: Glorot-uniform matrices, embeddings N(0, 1/d_model)."""
+    # Parameters do not depend on the number of rows or tokens: one of each is enough to make them.
     token = Tokens.of(jnp.ones((1, 1), jnp.int32))
     return jax.jit(Transformer(config).init)(key, token, token)["params"]

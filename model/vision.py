@@ -66,6 +66,7 @@ def patches(image: ImageConfig, images_byx: Float[Array, "b y x"]) -> Float[Arra
     """Returns the pixels of each patch, row by row, of the patches row by row."""
     rows, columns = image.grid
     b = images_byx.shape[0]
+    # [b,y,x] -> [b,rows,height,columns,width] -> [b,rows,columns,height,width].
     split = images_byx.reshape(b, rows, image.patch_height, columns, image.patch_width)
     by_patch = split.swapaxes(2, 3)
     return by_patch.reshape(b, rows * columns, image.patch_height * image.patch_width)
@@ -83,6 +84,7 @@ class Vision(nn.Module):
     def setup(self) -> None:
         c = self.config
         pixels = self.image.patch_height * self.image.patch_width
+        # A linear map from the pixels of a patch to d_model, where text has a table of embeddings.
         self.patch = self.param("patch", nn.initializers.glorot_uniform(), (pixels, c.d_model))
         self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
         self.token = None
@@ -90,6 +92,7 @@ class Vision(nn.Module):
             self.token = self.param("token", nn.initializers.normal(c.d_model**-0.5), (c.d_model,))
         self.positions = position_table(self, "positions")
         self.encoder = Stack(c, cross=False, causal=False)
+        # Zero at first, so that every class is equally likely before training.
         self.head = self.param("head", nn.initializers.zeros, (c.d_model, self.image.classes))
         self.head_bias = self.param("head_bias", nn.initializers.zeros, (self.image.classes,))
 
@@ -103,15 +106,18 @@ class Vision(nn.Module):
         """Returns the logits and, with `return_weights`, the attention weights of each block."""
         c = self.config
         row = tokens(self.image, real_b)
+        # Patches stand where a text has tokens: [b,y,x] -> [b,t,p] -> [b,t,d].
         x_btp = patches(self.image, images_byx).astype(c.dtype)
         x_btd = jnp.einsum("btp,pd->btd", x_btp, self.patch.astype(c.dtype))
         x_btd = add_bias(x_btd, self.patch_bias)
         if self.token is not None:
+            # A learned vector before the patches, whose output is classified: t grows by one.
             token_b1d = jnp.broadcast_to(self.token, (x_btd.shape[0], 1, c.d_model)).astype(c.dtype)
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED))
         x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
+        # From all positions to one vector per image: [b,t,d] -> [b,d].
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
         logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head)
         return logits_bv + self.head_bias[None], weights

@@ -43,6 +43,7 @@ class Heads(nn.Module):
 
     def setup(self) -> None:
         c = self.config
+        # "We linearly project the queries, keys and values h times": all heads in one array, [d,h,k] and [h,e,d].
         glorot_in = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
         value_init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform", in_axis=0, out_axis=(1, 2))
         output_init = nn.initializers.variance_scaling(self.gain**2, "fan_avg", "uniform", in_axis=(0, 1), out_axis=2)
@@ -60,12 +61,14 @@ class Heads(nn.Module):
             self.q_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
             self.k_norm = nn.RMSNorm(epsilon=c.norm_epsilon, dtype=c.dtype)
         if c.scores == "additive":
+            # v of the additive scores, a vector for each head.
             # Glorot-uniform for each head by itself, from d_k energies to one number.
             glorot_energy = nn.initializers.variance_scaling(
                 1.0, "fan_avg", "uniform", in_axis=1, out_axis=(), batch_axis=0
             )
             self.energy = self.param("energy", glorot_energy, (c.h, c.d_k))
         if self.encoding.distances:
+            # Shaw's vectors of keys and values, one for each distance, for all heads alike.
             glorot = nn.initializers.glorot_uniform()
             self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
             self.relative_v = self.param("relative_v", glorot, (self.encoding.distances, c.d_v))
@@ -96,6 +99,7 @@ class Heads(nn.Module):
 
     def queries(self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
         """Returns Q W^Q of every head, rotated where positions are rotary."""
+        # From the residual stream to every head: [b,t,d] -> [b,h,t,k].
         q_bhtk = self._project(x_btd, self.wq, self.bq)
         if self.config.qk_norm:
             q_bhtk = self.q_norm(q_bhtk)
@@ -103,6 +107,7 @@ class Heads(nn.Module):
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
+        # [b,s,d] -> [b,h,s,k] and [b,h,s,e].
         k_bhsk = self._project(x_bsd, self.wk, self.bk)
         if self.config.qk_norm:
             k_bhsk = self.k_norm(k_bhsk)
@@ -112,6 +117,7 @@ class Heads(nn.Module):
 
     def output(self, heads_bhte: Float[Array, "b h t e"]) -> Float[Array, "b t d"]:
         """Returns Concat(head_1 .. head_h) W^O."""
+        # "These are concatenated and once again projected": [b,h,t,e] -> [b,t,d].
         y_btd = jnp.einsum("bthe,hed->btd", heads_bhte.swapaxes(1, 2), self.wo.astype(heads_bhte.dtype))
         return add_bias(y_btd, self.bo)
 
@@ -142,6 +148,7 @@ class MultiHeadAttention(Heads):
         """Returns `attend` of x to itself and to what the cache holds, the cache with x, and the weights."""
         keys_values = self.keys_values(x_btd, positions_bt)
         if cache is not None:
+            # In a search, keys and values of earlier tokens are not computed again.
             cache, keys_values, mask = cache.update(keys_values, mask)
         assert mask is not None
         y_btd, weights_bhts = self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
@@ -171,9 +178,11 @@ class MultiHeadAttention(Heads):
         if mask.dense_bts is None and c.attention_impl == "einsum":
             mask = mask.with_dense()
         if mask.dense_bts is None:
+            # A kernel masks by segments and never has the weights [b,h,t,s] in memory.
             heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
             return self.output(heads_bhte), None
 
+        # What this config has in place of Q K^T / sqrt(d_k), and between the softmax and V.
         def scores(q_bhtk: Array, k_bhsk: Array) -> Array:
             return self.scores(q_bhtk, k_bhsk, positions_bt, positions_bs, table_rh)
 
@@ -183,6 +192,7 @@ class MultiHeadAttention(Heads):
         heads_bhte, weights_bhts = attention(q_bhtk, k_bhsk, v_bhse, mask.dense_bts, scores, self.weights, drop)
         if self.encoding.distances:
             distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+            # Shaw's a^V_ij are added to the values, so their weighted sum is added to the heads.
             kept_bhts = weights_bhts.astype(x_btd.dtype)
             heads_bhte = heads_bhte + relative_values(kept_bhts, self.relative_v, distance_btsr)
         return self.output(heads_bhte), weights_bhts

@@ -52,12 +52,14 @@ class GatedConvolution(nn.Module):
         w = self.config.kernel_width
         t = x_btd.shape[1]
         segments_bt = mask.queries_bt
+        # As many positions before and after as the kernel needs: t -> p.
         before = w - 1 if mask.causal else w // 2
         around = (before, w - 1 - before)
         padded_bpd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
         segments_bp = jnp.pad(segments_bt, ((0, 0), around), constant_values=NO_SEGMENT)
         window = []
         for i in range(w):
+            # Position i of the kernel, at every position of the row, [b,t,d].
             same_bt = segments_bp[:, i : i + t] == segments_bt
             window.append(padded_bpd[:, i : i + t] * same_bt[..., None])
         return jnp.stack(window, axis=2)
@@ -69,6 +71,7 @@ class GatedConvolution(nn.Module):
         return BeamState((inputs_bmwd,))
 
     def _gated(self, x_btwd: Float[Array, "b t w d"]) -> Float[Array, "b t e"]:
+        # Both convolutions at once, g = 2: [b,t,w,d] -> [b,t,2,e].
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))
         y_btge = add_bias(y_btge, self.bias.reshape(2, -1))
         value_bte = y_btge[:, :, 0]

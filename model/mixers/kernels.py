@@ -48,6 +48,7 @@ def attend(
             f"model.attention_impl is {impl!r}, a kernel for {PLATFORMS[impl]}, but this is compiled for {platform}; "
             "einsum runs everywhere"
         )
+    # One device runs the kernel as it is; on several, each runs it on its own rows and heads.
     kernel = {"chunked": chunked, "splash": splash, "cudnn": cudnn}[impl]
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
@@ -76,6 +77,7 @@ def chunked(
     size = min(CHUNK, t)
     q_bhtk, _, _, padded = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
     chunks = q_bhtk.shape[2] // size
+    # Queries in n chunks of c, the axis that `lax.map` goes through first: [b,h,t,k] -> [n,b,h,c,k].
     q_nbhck = jnp.moveaxis(q_bhtk.reshape(*q_bhtk.shape[:2], chunks, size, d_k), 2, 0)
     dtype = q_bhtk.dtype
     # Every chunk adds to the gradients of keys and values: in bfloat16 each of these sums would be rounded.
@@ -91,6 +93,7 @@ def chunked(
         return heads_bhce
 
     heads_nbhce = jax.lax.map(heads, (q_nbhck, size * jnp.arange(chunks)))
+    # [n,b,h,c,e] -> [b,h,n,c,e] -> [b,h,t,e].
     heads_bhnce = jnp.moveaxis(heads_nbhce, 0, 2)
     return heads_bhnce.reshape(*q_bhtk.shape[:3], -1)[:, :, :t]
 
@@ -104,6 +107,7 @@ def splash(
 
     _, h, t, d_k = q_bhtk.shape
     s = k_bhsk.shape[2]
+    # Blocks are multiples of a register's width, and no longer than the row needs.
     block_t = min(BLOCK, t + -t % LANES)
     block_s = min(BLOCK, s + -s % LANES)
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, block_t, block_s)
@@ -120,6 +124,7 @@ def splash(
             block_kv_dq=block_s,
         ),
     )
+    # The kernel does not divide by sqrt(d_k): the queries are divided before.
     scaled_bhtk = (q_bhtk / jnp.sqrt(jnp.float32(d_k))).astype(q_bhtk.dtype)
     segments = pallas.SegmentIds(mask.queries_bt, mask.keys_bs)
     return jax.vmap(kernel)(scaled_bhtk, k_bhsk, v_bhse, segments)[:, :, :t]
@@ -151,6 +156,7 @@ def fill_up(
     q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, multiple_t: int, multiple_s: int
 ) -> tuple[Array, Array, Array, Mask]:
     """Pads queries and keys to multiples of the given numbers; the padding attends only to itself."""
+    # As many as are missing to the next multiple.
     more_t = -q_bhtk.shape[2] % multiple_t
     more_s = -k_bhsk.shape[2] % multiple_s
 

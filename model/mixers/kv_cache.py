@@ -69,6 +69,7 @@ class KVCache(NamedTuple):
         """
         b, m, _ = self.visible_bmc.shape
         if mask is not None:
+            # A prompt: t slots, which every beam sees, [b,t] -> [b,m,t].
             real_bs = mask.keys_bs != 0
             cache = self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
             return cache, new, mask
@@ -77,6 +78,7 @@ class KVCache(NamedTuple):
         return cache, cache.past.keys_values(), Mask(dense_bts=cache.visible_bmc)
 
     def _write(self, new: KeysValues, visible_bms: Bool[Array, "b m s"]) -> "KVCache":
+        # A slice of each array is replaced, which XLA does in place in the loop of a search.
         write = jax.lax.dynamic_update_slice_in_dim
         stored = StoredKeysValues.of(new)
         past = StoredKeysValues(
@@ -84,15 +86,18 @@ class KVCache(NamedTuple):
             write(self.past.v_bhce, stored.v_bhce, self.used, axis=2),
             write(self.past.positions_bc, stored.positions_bc, self.used, axis=1),
         )
+        # Which beam sees the new slots; all others keep what they saw.
         visible_bmc = write(self.visible_bmc, visible_bms, self.used, axis=2)
         return KVCache(past, visible_bmc, self.used + visible_bms.shape[2])
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "KVCache":
         """Returns the cache in which beam i continues what was beam `parents_bm[:, i]`."""
+        # Keys and values stay where they are; a beam only takes over what its parent could see.
         return self._replace(visible_bmc=jnp.take_along_axis(self.visible_bmc, parents_bm[..., None], axis=1))
 
     def grow(self, slots: int) -> "KVCache":
         """Returns the cache padded to `slots` slots."""
+        # New slots are at the end, and nobody sees them yet.
         more = slots - self.visible_bmc.shape[2]
         past = StoredKeysValues(
             jnp.pad(self.past.k_bhkc, ((0, 0), (0, 0), (0, 0), (0, more))),

@@ -37,6 +37,7 @@ class LinearAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
         """Returns the output, and the sums of phi(k) v^T with x; there are no weights to drop or to draw."""
         k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        # phi(q) and phi(k) are positive, so their products are weights without a softmax.
         k_bhtk = features(k_bhtk)
         q_bhtk = features(self.queries(x_btd, positions_bt))
         if mask is None:
@@ -48,8 +49,10 @@ class LinearAttention(Heads):
             weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhtk.astype(jnp.float32), sums_bmhke)
             heads_bhme = _normalised(weighted_bhme).astype(x_btd.dtype)
             return self.output(heads_bhme), BeamState((sums_bmhke,)), None
+        # Whole rows: blocks of pairs, and sums between blocks.
         heads_bhte = linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)
         if cache is not None:
+            # A search goes on from the sums over the whole prompt.
             cache = cache.begin(_sums(k_bhtk, v_bhte, mask))
         return self.output(heads_bhte), cache, None
 
@@ -88,23 +91,28 @@ def linear_attention(
         x_bhtk = jnp.pad(x_bhtk, ((0, 0), (0, 0), (0, n * block - t), (0, 0)))
         return jnp.moveaxis(x_bhtk.reshape(b, h, n, block, -1), 2, 0)
 
+    # Along n are the blocks, q the queries of one and s its keys.
     q_nbhqk = split(q_bhtk)
     k_nbhsk = split(k_bhtk)
     v_nbhse = split(_with_one(v_bhte))
     segments_bt = jnp.pad(segments_bt, ((0, 0), (0, n * block - t)), constant_values=NO_SEGMENT)
     segments_nbq = segments_bt.reshape(b, n, block).swapaxes(0, 1)
+    # Within a block: all pairs of one sentence, as in softmax attention.
     pairs_nbqs = segments_nbq[..., :, None] == segments_nbq[..., None, :]
     if causal:
         pairs_nbqs = pairs_nbqs & jnp.tril(jnp.ones((block, block), bool))[None, None]
     scores_nbhqs = jnp.einsum("nbhqk,nbhsk->nbhqs", q_nbhqk, k_nbhsk, preferred_element_type=jnp.float32)
     scores_nbhqs = jnp.where(pairs_nbqs[:, :, None], scores_nbhqs, 0.0).astype(v_nbhse.dtype)
     sums_nbhqe = jnp.einsum("nbhqs,nbhse->nbhqe", scores_nbhqs, v_nbhse, preferred_element_type=jnp.float32)
+    # Between blocks: what the others contribute is one matrix [k,e] per block.
     directions = (False,) if causal else (False, True)  # whether the other blocks are those after
     for after in directions:
         others_nbhke, segment_nb = _other_blocks(k_nbhsk, v_nbhse, segments_nbq, after)
+        # Only queries of the sentence that crosses the border read it.
         reads_nbq = (segments_nbq == segment_nb[..., None]).astype(jnp.float32)
         more_nbhqe = jnp.einsum("nbhqk,nbhke->nbhqe", q_nbhqk.astype(jnp.float32), others_nbhke)
         sums_nbhqe = sums_nbhqe + more_nbhqe * reads_nbq[:, :, None, :, None]
+    # Back from blocks to rows, [n,b,h,q,e] -> [b,h,t,e].
     sums_bhte = jnp.moveaxis(sums_nbhqe, 0, 2).reshape(b, h, n * block, -1)[:, :, :t]
     return _normalised(sums_bhte).astype(v_bhte.dtype)
 
@@ -124,9 +132,11 @@ def _other_blocks(
     def add(carry: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Any]:
         sums_bhke, segment_b = carry
         k_bhsk, v_bhse, segments_bs = block
+        # The sentence that reaches out of this block, towards the next.
         next_b = segments_bs[:, border]
         own_bhsk = k_bhsk * (segments_bs == next_b[:, None])[:, None, :, None]
         own_bhke = jnp.einsum("bhsk,bhse->bhke", own_bhsk, v_bhse, preferred_element_type=jnp.float32)
+        # What came from further away is only passed on if it belongs to that sentence, too.
         kept_bhke = jnp.where((segment_b == next_b)[:, None, None, None], sums_bhke, 0.0)
         return (kept_bhke + own_bhke, next_b), carry
 
@@ -145,6 +155,7 @@ def _with_one(v_bhte: Float[Array, "b h t e"]) -> Float[Array, "b h t f"]:
 
 
 def _normalised(sums_bhte: Float[Array, "b h t f"]) -> Float[Array, "b h t e"]:
+    # The last column is the sum of the weights, see `_with_one`.
     numerator_bhte = sums_bhte[..., :-1]
     denominator_bht1 = sums_bhte[..., -1:]
     return numerator_bhte / (denominator_bht1 + LEAST)

@@ -29,6 +29,7 @@ class Recurrent(nn.Module):
     def setup(self) -> None:
         d = self.config.d_model
         directions = 1 if self.causal else 2
+        # Parameters of both directions are in one array, along its first axis r.
         e = d // directions
         self.wx = self.param("wx", glorot, (directions, d, 4, e))
         self.wh = self.param("wh", glorot, (directions, e, 4, e))
@@ -72,19 +73,23 @@ class Recurrent(nn.Module):
             directions = [x_bt] if self.causal else [x_bt, x_bt[:, ::-1]]
             return jnp.stack(directions, axis=2)
 
+        # A position that begins a sentence has another segment than the one read before it.
         segments_btr = directed(mask.queries_bt)
         before_btr = jnp.pad(segments_btr, ((0, 0), (1, 0), (0, 0)), constant_values=NO_SEGMENT)[:, :-1]
+        # The input's part of all gates is one product for the whole row; only the state's part is sequential.
         gates_btrge = self._gates(directed(x_btd))
         first_btr = segments_btr != before_btr  # of its sentence, where the state is reset
 
         def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:
             h_bre, c_bre = state
             gates_brge, first_br = now
+            # Nothing is carried from one sentence into the next.
             h_bre = jnp.where(first_br[..., None], 0, h_bre)
             c_bre = jnp.where(first_br[..., None], 0, c_bre)
             state = self._cell(gates_brge, h_bre, c_bre)
             return state, state
 
+        # A scan runs along the first axis: [b,t,..] -> [t,b,..].
         positions = (gates_btrge.swapaxes(0, 1), first_btr.swapaxes(0, 1))
         _, (h_tbre, c_tbre) = jax.lax.scan(step, self._zero_state(x_btd.shape[0]), positions)
         return h_tbre.swapaxes(0, 1), c_tbre.swapaxes(0, 1)
@@ -107,6 +112,7 @@ class Recurrent(nn.Module):
 
         With i, f, o, g the gates: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').
         """
+        # What the state adds to the gates, in float32.
         gates += jnp.einsum("...re,regf->...rgf", h, self.wh.astype(h.dtype), preferred_element_type=jnp.float32)
         input_gate = jax.nn.sigmoid(gates[..., 0, :])
         forget_gate = jax.nn.sigmoid(gates[..., 1, :])

@@ -20,6 +20,7 @@ def reach(neighbours: int, causal: bool) -> tuple[int, int]:
     with r = 2 a side would have none.
     """
     if causal:
+        # The position itself is one of the r.
         return neighbours - 1, 0
     return neighbours // 2, neighbours // 2
 
@@ -38,9 +39,11 @@ class Window(NamedTuple):
     def update(self, new: KeysValues, mask: Mask | None) -> tuple["Window", KeysValues, Mask]:
         """Returns what `KVCache.update` does."""
         if mask is not None:
+            # A prompt attends to itself, in blocks; only its last r tokens are remembered.
             return self._begin(new, mask), new, mask
         cache, keys_values, visible = self.cache.update(new, None)
         room = cache.visible_bmc.shape[2]
+        # After the last slot comes the first again, whose token is the oldest.
         return Window(cache._replace(used=cache.used % room)), keys_values, visible
 
     def _begin(self, new: KeysValues, mask: Mask) -> "Window":
@@ -90,6 +93,7 @@ class Blocks(NamedTuple):
 
     def split(self, x_bt: Array, fill: int = 0) -> Array:
         """From [b,t,..] to blocks [b,n,q,..]."""
+        # [b,t,..] is filled up to n * q positions and reshaped: no value is computed.
         b, t = x_bt.shape[:2]
         other_axes = ((0, 0),) * (x_bt.ndim - 2)
         x_bt = jnp.pad(x_bt, ((0, 0), (0, self.n * self.length - t), *other_axes), constant_values=fill)
@@ -99,6 +103,7 @@ class Blocks(NamedTuple):
         """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
         other_axes = ((0, 0),) * (x_bnq.ndim - 2)
         x_bnq = jnp.pad(x_bnq, ((0, 0), self.sides, *other_axes), constant_values=fill)
+        # Shifted copies side by side: the block before, itself and, if not causal, the one after.
         neighbours = [x_bnq[:, i : i + self.n] for i in range(1 + sum(self.sides))]
         return jnp.concatenate(neighbours, axis=2)
 
@@ -106,6 +111,7 @@ class Blocks(NamedTuple):
         """Returns which of its keys s each query q of a block attends to, [b,n,q,s]."""
         segments_bnq = self.split(mask.queries_bt, NO_SEGMENT)
         segments_bns = self.beside(segments_bnq, NO_SEGMENT)
+        # A key counts if it is of the query's sentence and within reach.
         same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
         place_q = jnp.arange(self.length)
         blocks_before, blocks_after = self.sides
@@ -152,12 +158,14 @@ class RestrictedAttention(MultiHeadAttention):
         n = blocks.n
         k_bhtk, v_bhte, _ = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
+        # Queries in blocks of q, keys and values in blocks of s = 2 q or 3 q.
         q_bnqhk = blocks.split(q_bhtk.swapaxes(1, 2))
         k_bnshk = blocks.beside(blocks.split(k_bhtk.swapaxes(1, 2)))
         v_bnshe = blocks.beside(blocks.split(v_bhte.swapaxes(1, 2)))
         positions_bnq = blocks.split(positions_bt)
         positions_bns = blocks.beside(positions_bnq)
 
+        # Now every block is a row of its own, and equation 1 does not know about blocks.
         # In names, p are the b * n blocks of all rows.
         q_phqk = as_rows(q_bnqhk).swapaxes(1, 2)
         k_phsk = as_rows(k_bnshk).swapaxes(1, 2)
@@ -175,6 +183,7 @@ class RestrictedAttention(MultiHeadAttention):
             return as_rows(dropout(weights_bnhqs, c.P_drop_attention, noise))
 
         heads_phqe, weights_phqs = attention(q_phqk, k_phsk, v_phse, visible_pqs, scores, self.softmax, drop)
+        # Back to rows, without what they were filled up with: [p,h,q,e] -> [b,t,h,e].
         heads_pqhe = heads_phqe.swapaxes(1, 2)
         heads_bthe = heads_pqhe.reshape(b, n * blocks.length, *heads_pqhe.shape[2:])[:, :t]
         weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
@@ -197,6 +206,7 @@ def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Flo
     o = s // block
     number_no = jnp.arange(n)[:, None] + jnp.arange(-1, o - 1)[None, :]  # which block each neighbour is
     own_nop = (number_no[:, :, None] == jnp.arange(n)[None, None, :]).astype(weights_bnhqs.dtype)
+    # Each block of keys is put where it is in the row, by a product with 0 and 1: o -> p.
     weights_bnhqos = weights_bnhqs.reshape(b, n, h, block, o, block)
     weights_bhnqps = jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop)
     return weights_bhnqps.reshape(b, h, n * block, n * block)

@@ -38,6 +38,7 @@ def newest(x_bt: Array, mask: Mask, count: int) -> Array:
     A row is one sentence, then padding.
     """
     other_axes = ((0, 0),) * (x_bt.ndim - 2)
+    # Rows shorter than `count` get zeros in front.
     padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *other_axes))
     lengths_b = jnp.sum(mask.keys_bs != 0, axis=1)
     places_bc = lengths_b[:, None] + jnp.arange(count)[None]  # the padding before a row moves it by `count`

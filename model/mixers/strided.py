@@ -32,6 +32,7 @@ class Columns(NamedTuple):
 
     def joined(self, x_bcn: Array) -> Array:
         """From columns [b,c,n,..] to [b,t,..], with what was padded at its end."""
+        # The inverse of `split`: [b,c,n,..] -> [b,n,c,..] -> [b,t,..].
         x_bnc = x_bcn.swapaxes(1, 2)
         return x_bnc.reshape(len(x_bnc), self.n * self.c, *x_bnc.shape[3:])
 
@@ -40,6 +41,7 @@ class Columns(NamedTuple):
         segments_bcn = self.split(mask.queries_bt, NO_SEGMENT)
         same_bcnm = segments_bcn[..., :, None] == segments_bcn[..., None, :]
         place_n = jnp.arange(self.n)
+        # Earlier ones of the column, or all but itself.
         if mask.causal:
             other_nm = place_n[:, None] > place_n[None, :]
         else:
@@ -108,6 +110,7 @@ class StridedAttention(MultiHeadAttention):
         A dense mask is that of a search's next tokens, of which the cache holds all that were before.
         """
         if mask.dense_bts is not None:
+            # What the cache shows, and of that the near ones and every r-th.
             reached_bts = self._reached(positions_bt, keys_values.positions_bs)
             reached = Mask(dense_bts=mask.dense_bts & reached_bts)
             return super().attend(x_btd, positions_bt, keys_values, reached, noise, table_rh)
@@ -116,6 +119,7 @@ class StridedAttention(MultiHeadAttention):
         blocks = Blocks.of(c.neighbours, t, mask.causal)
         columns = Columns.of(c.neighbours, t)
         k_bhtk, v_bhte, _ = keys_values
+        # Heads after positions, so that blocks and columns cut the second axis.
         q_bthk = self.queries(x_btd, positions_bt).swapaxes(1, 2)
         k_bthk = k_bhtk.swapaxes(1, 2)
         v_bthe = v_bhte.swapaxes(1, 2)
@@ -126,6 +130,7 @@ class StridedAttention(MultiHeadAttention):
         positions_pn = pieces.in_columns(positions_bt)
         visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
         visible_pnm = as_rows(columns.visible(mask))
+        # Near keys: those of the block and of the block beside it, [p,h,q,s].
         scores_phqs = self.scores(
             pieces.in_blocks(q_bthk).swapaxes(1, 2),
             pieces.beside_blocks(k_bthk).swapaxes(1, 2),
@@ -133,6 +138,7 @@ class StridedAttention(MultiHeadAttention):
             positions_ps,
             table_rh,
         )
+        # Far keys: those of the same column, [p,h,n,m].
         scores_phnm = self.scores(
             pieces.in_columns(q_bthk).swapaxes(1, 2),
             pieces.in_columns(k_bthk).swapaxes(1, 2),
@@ -150,10 +156,12 @@ class StridedAttention(MultiHeadAttention):
 
         keys_near = visible_pqs.shape[-1]
         kept_bthu = kept_bhtu.swapaxes(1, 2)
+        # The weights part again, each kind to its own values.
         kept_pqhs = pieces.in_blocks(kept_bthu[..., :keys_near])
         kept_pnhm = pieces.in_columns(kept_bthu[..., keys_near:])
         heads_pqhe = jnp.einsum("pqhs,pshe->pqhe", kept_pqhs, pieces.beside_blocks(v_bthe))
         heads_pnhe = jnp.einsum("pnhm,pmhe->pnhe", kept_pnhm, pieces.in_columns(v_bthe))
+        # Both are parts of one weighted sum.
         heads_bthe = pieces.from_blocks(heads_pqhe) + pieces.from_columns(heads_pnhe)
         y_btd = self.output(heads_bthe.swapaxes(1, 2))
         return y_btd, _whole(weights_bhtu.swapaxes(1, 2), keys_near, blocks, columns)
@@ -174,6 +182,7 @@ def _whole(
     near_bnqhs = blocks.split(weights_bthu[..., :keys_near])
     near_bhtt = over_whole_rows(near_bnqhs.swapaxes(2, 3), blocks.length)[:, :, :t, :t]
     far_bcnhm = columns.split(weights_bthu[..., keys_near:])
+    # A key m of column c stands at place m * r + c of the row.
     own_cd = jnp.eye(columns.c, dtype=weights_bthu.dtype)
     far_bhncmd = jnp.einsum("bcnhm,cd->bhncmd", far_bcnhm, own_cd)
     whole = columns.n * columns.c
