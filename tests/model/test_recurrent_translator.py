@@ -329,13 +329,13 @@ def test_a_config_that_does_not_fit_is_one_line(changes: dict, message: str) -> 
 @pytest.mark.parametrize("kind", ["additive gru", "dot lstm"])
 def test_scores_are_not_rounded_to_bfloat16(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dtypes = set()
-    attend = recurrent_translator.attend
+    attention = recurrent_translator.attention
 
-    def spy(scores_bms, outputs_bsd, visible_bms):
-        dtypes.add(scores_bms.dtype)
-        return attend(scores_bms, outputs_bsd, visible_bms)
+    def spy(q_bhmd, k_bhsd, v_bhsd, visible_bms, scores):
+        dtypes.add(scores(q_bhmd, k_bhsd).dtype)
+        return attention(q_bhmd, k_bhsd, v_bhsd, visible_bms, scores)
 
-    monkeypatch.setattr(recurrent_translator, "attend", spy)
+    monkeypatch.setattr(recurrent_translator, "attention", spy)
     model = RecurrentTranslator(dataclasses.replace(KINDS[kind], dtype="bfloat16"))
     sides = Tokens.of(jnp.asarray(SOURCE)), Tokens.of(jnp.asarray(TARGET))
     jax.eval_shape(lambda params: model.apply({"params": params}, *sides), tiny(kind)[1])
