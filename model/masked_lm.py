@@ -72,6 +72,7 @@ class MaskedLM(nn.Module):
     def encode(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t d"]:
         """Returns the encoder's output."""
         x_btd = self._embed(tokens, fold(noise, EMBED))
+        # No causal mask: a blank is predicted from both of its sides.
         x_btd, _, _ = self.encoder(x_btd, tokens, noise=fold(noise, STACK))
         return x_btd
 

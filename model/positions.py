@@ -93,6 +93,7 @@ class Learned(NoPositions):
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
     ) -> Float[Array, "b t d"]:
         assert table_ld is not None
+        # A row of the table for each position: [b,t] -> [b,t,d].
         return x_btd + table_ld[positions_bt]
 
 
@@ -129,6 +130,7 @@ class T5Bias(NoPositions):
     ) -> Float[Array, "b h t s"] | None:
         assert table_rh is not None
         after_bts = positions_bs[:, None, :] - positions_bt[:, :, None]
+        # A table of all distances, so that no logarithm is computed here: [b,t,s] -> [b,t,s,h].
         buckets = jnp.asarray(t5_buckets(self.biases, self.causal))
         bucket_bts = buckets[jnp.clip(after_bts, -T5_FAR, T5_FAR) + T5_FAR]
         bias_btsh = table_rh[bucket_bts]
@@ -174,6 +176,7 @@ def sinusoids(positions_bt: Int[Array, "b t"], d_model: int) -> Float[Array, "b 
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same (section 3.5), interleaved as printed."""
     # One angle for each pair of dimensions, whose wavelengths run from 2 pi to 10000 * 2 pi.
     angles = _angles(positions_bt, d_model)
+    # Sine and cosine alternate: [b,t,half,2] -> [b,t,d].
     pairs = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return pairs.reshape(*positions_bt.shape, d_model)
 
@@ -202,6 +205,7 @@ def alibi_slopes(h: int) -> np.ndarray:
     """
     # A geometric series for a power of two; other numbers of heads take every other slope of the next.
     below = 2 ** math.floor(math.log2(h))
+    # 1/2^(8/h), and each further head the same factor less.
     slopes = [2.0 ** (-8.0 * i / below) for i in range(1, below + 1)]
     between = [2.0 ** (-8.0 * i / (2 * below)) for i in range(1, 2 * below + 1, 2)]
     return np.asarray(slopes + between[: h - below])
@@ -246,5 +250,6 @@ def t5_buckets(count: int, causal: bool) -> np.ndarray:
     # Rounded, so that no limit which is a whole number is missed by a rounding error.
     ranges = exact + np.searchsorted(limits.round(6), distances, "right")
     buckets = np.where(distances < exact, distances, ranges)
+    # Of keys after the query: none in a causal model, else the second half of the buckets.
     after = np.zeros(T5_FAR, int) if causal else side + buckets[1:]
     return np.concatenate([buckets[::-1], after])

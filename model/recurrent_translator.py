@@ -59,6 +59,7 @@ class RecurrentCache(struct.PyTreeNode):
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "RecurrentCache":
         """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+        # A state is gathered, unlike keys and values: each beam has its own, [b,m,d].
         return self.replace(states=jax.tree.map(lambda x_bmd: take_beams(x_bmd, parents_bm), self.states))
 
     def grow(self, slots: int) -> "RecurrentCache":
@@ -82,6 +83,7 @@ class EncoderLayer(nn.Module):
 
     def __call__(self, x_bsd: Float[Array, "b s d"], segments_bs: Int[Array, "b s"]) -> tuple[State, State]:
         """Returns the states [b,s,e] after each position: read from left to right (or None), and from right to left."""
+        # From right to left, so that the decoder, which begins with the last state, begins near the first word.
         backward = self._read(self.backward, x_bsd, segments_bs, reverse=True)
         if self.config.directions == 1:
             return None, backward
@@ -89,10 +91,12 @@ class EncoderLayer(nn.Module):
 
     def _read(self, cell: Any, x_bsd: Array, segments_bs: Array, *, reverse: bool) -> State:
         def step(cell: Any, state: State, x_bd: Array, first_b: Array) -> tuple[State, State]:
+            # Where a sentence begins, whatever was read before it is forgotten.
             state = jax.tree.map(lambda old_be: jnp.where(first_b[:, None], 0, old_be), state)
             state, _ = cell(state, x_bd)
             return state, state
 
+        # The cell's parameters are the same at every position, which are the second axis.
         scan = nn.scan(
             step, variable_broadcast="params", split_rngs={"params": False}, in_axes=1, out_axes=1, reverse=reverse
         )
@@ -124,9 +128,11 @@ class Encoder(nn.Module):
         first_bt = jnp.argmax(same_bts, axis=2)
         last_bt = segments_bs.shape[1] - 1 - jnp.argmax(same_bts[:, :, ::-1], axis=2)
         states = []
+        # The outputs [b,s,d] of a layer are the inputs of the next.
         for number, layer in enumerate(self.layer):
             forward, backward = layer(x_bsd, segments_bs)
             x_bsd = _output(backward)
+            # What a direction has read at its end is the whole sentence.
             state = at(backward, first_bt)
             if forward is not None:
                 # Both directions are half as wide: together [b,s,d], and so is the state.
@@ -174,6 +180,7 @@ class Decoder(nn.Module):
             scores = partial(additive_scores, energy_hk=self.energy[None])
             context_bmd, weights_bms = attend(query_bmd, memory.keys_bsd, memory.outputs_bsd, visible_bms, scores)
         after = []
+        # The layers, one on the other, each from its own state before the step.
         for number, (cell, state) in enumerate(zip(self.layer, states, strict=True)):
             # In names, m are the beams of a search; in training there is one.
             inputs_bmd = x_bmd
@@ -238,6 +245,7 @@ class RecurrentTranslator(nn.Module):
         rows = source_bs.shape[0]
         source = Tokens.of(source_bs)
         sentence_b1 = jnp.ones((rows, 1), jnp.int32)
+        # One target sentence per row, so its first states are [b,1,d].
         memory, states = self._memory(source, sentence_b1, None)
         # Every beam begins with the same states: [b,1,d] -> [b,m,d].
         states = jax.tree.map(lambda x_b1d: jnp.repeat(x_b1d, beams, axis=1), states)
@@ -279,12 +287,14 @@ class RecurrentTranslator(nn.Module):
         )
         # The targets are known, but each step needs the state before it: a scan over positions.
         x_btd = self.target_embedding.encode(target.ids_bt, target.positions_bt, fold(noise, TARGET))
+        # Replaced at the first position of every sentence, also of the first.
         zero = jax.tree.map(lambda x_btd: jnp.zeros_like(x_btd[:, :1]), first_states)
         first_bt = first_of_sentence(target.segments_bt, reverse=False)
         places_t = jnp.arange(x_btd.shape[1])
         # Of a packed row, each target sees its own source.
         visible_bts = Mask(target.segments_bt, source.segments_bt).dense()
         _, outputs = scan(self.decoder, zero, x_btd, first_bt, first_states, visible_bts, places_t)
+        # Of the single beam of training: [b,1,t,d] -> [b,t,d].
         x_bmtd, weights_bmts = outputs
         weights_bts = None if weights_bmts is None else weights_bmts[:, 0]
         return x_bmtd[:, 0], weights_bts

@@ -87,6 +87,7 @@ class Vision(nn.Module):
         # A linear map from the pixels of a patch to d_model, where text has a table of embeddings.
         self.patch = self.param("patch", nn.initializers.glorot_uniform(), (pixels, c.d_model))
         self.patch_bias = self.param("patch_bias", nn.initializers.zeros, (c.d_model,))
+        # The class token; without it, the mean over patches is classified.
         self.token = None
         if self.image.pooling == "token":
             self.token = self.param("token", nn.initializers.normal(c.d_model**-0.5), (c.d_model,))
@@ -114,11 +115,13 @@ class Vision(nn.Module):
             # A learned vector before the patches, whose output is classified: t grows by one.
             token_b1d = jnp.broadcast_to(self.token, (x_btd.shape[0], 1, c.d_model)).astype(c.dtype)
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
+        # Positions count patches row by row, the class token first.
         x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED))
         x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
         # From all positions to one vector per image: [b,t,d] -> [b,d].
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]
+        # In float32, like every softmax's input here.
         logits_bv = jnp.einsum("bd,dv->bv", x_bd.astype(jnp.float32), self.head)
         return logits_bv + self.head_bias[None], weights
 

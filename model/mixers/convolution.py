@@ -56,6 +56,7 @@ class GatedConvolution(nn.Module):
         before = w - 1 if mask.causal else w // 2
         around = (before, w - 1 - before)
         padded_bpd = jnp.pad(x_btd, ((0, 0), around, (0, 0)))
+        # Beyond the row is no sentence, so nothing there counts.
         segments_bp = jnp.pad(segments_bt, ((0, 0), around), constant_values=NO_SEGMENT)
         window = []
         for i in range(w):
@@ -74,6 +75,7 @@ class GatedConvolution(nn.Module):
         # Both convolutions at once, g = 2: [b,t,w,d] -> [b,t,2,e].
         y_btge = jnp.einsum("btwd,wdge->btge", x_btwd, self.kernel.astype(x_btwd.dtype))
         y_btge = add_bias(y_btge, self.bias.reshape(2, -1))
+        # The gated linear unit A * sigmoid(B): [b,t,2,e] -> [b,t,e].
         value_bte = y_btge[:, :, 0]
         gate_bte = y_btge[:, :, 1]
         return value_bte * jax.nn.sigmoid(gate_bte)

@@ -75,6 +75,7 @@ def chunked(
     """Runs the einsum for `CHUNK` queries at a time; a backward pass computes their weights again."""
     _, _, t, d_k = q_bhtk.shape
     size = min(CHUNK, t)
+    # Only queries are filled up: each chunk sees all keys.
     q_bhtk, _, _, padded = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
     chunks = q_bhtk.shape[2] // size
     # Queries in n chunks of c, the axis that `lax.map` goes through first: [b,h,t,k] -> [n,b,h,c,k].
@@ -112,6 +113,7 @@ def splash(
     block_s = min(BLOCK, s + -s % LANES)
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, block_t, block_s)
     shape = (q_bhtk.shape[2], k_bhsk.shape[2])
+    # Causality is known to the kernel, which skips blocks above the diagonal; segments come with the rows.
     head_mask = pallas.CausalMask(shape) if mask.causal else pallas.FullMask(shape)
     kernel = pallas.make_splash_mha_single_device(
         pallas.MultiHeadMask([head_mask] * h),
@@ -140,6 +142,7 @@ def cudnn(
     """
     t = q_bhtk.shape[2]
     q_bhtk, k_bhsk, v_bhse, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, 2, 2)  # a bias needs even lengths
+    # Causality again is the kernel's own; the rest of the mask is dense, [b,1,t,s].
     same_b1ts = mask.replace(causal=False).dense()[:, None]
     heads_bthe = jax.nn.dot_product_attention(
         q_bhtk.swapaxes(1, 2),

@@ -24,6 +24,7 @@ class BeamState(NamedTuple):
 
     def begin(self, *arrays: Array) -> "BeamState":
         """Returns the state in which every beam of a row remembers the same, arrays [b,..]."""
+        # [b,..] -> [b,m,..]: the beams of a row do not differ before their first token.
         beams = self.arrays[0].shape[1]
 
         def every_beam(x_b: Array) -> Array:
@@ -42,5 +43,6 @@ def newest(x_bt: Array, mask: Mask, count: int) -> Array:
     padded_bt = jnp.pad(x_bt, ((0, 0), (count, 0), *other_axes))
     lengths_b = jnp.sum(mask.keys_bs != 0, axis=1)
     places_bc = lengths_b[:, None] + jnp.arange(count)[None]  # the padding before a row moves it by `count`
+    # A window of `count` ending at each row's last token: [b,t,..] -> [b,count,..].
     rows_b1 = jnp.arange(len(x_bt))[:, None]
     return padded_bt[rows_b1, places_bc]

@@ -38,6 +38,7 @@ class Columns(NamedTuple):
 
     def visible(self, mask: Mask) -> Bool[Array, "b c n m"]:
         """Returns which keys m of its column each query n attends to, except itself, which is among the near ones."""
+        # Column c holds the positions c, c + r, c + 2 r, ..; keys are the column's own positions.
         segments_bcn = self.split(mask.queries_bt, NO_SEGMENT)
         same_bcnm = segments_bcn[..., :, None] == segments_bcn[..., None, :]
         place_n = jnp.arange(self.n)
@@ -125,6 +126,7 @@ class StridedAttention(MultiHeadAttention):
         v_bthe = v_bhte.swapaxes(1, 2)
 
         pieces = _Pieces(b, t, blocks, columns)
+        # What biases of positions need: of the queries and of both kinds of keys.
         positions_pq = pieces.in_blocks(positions_bt)
         positions_ps = pieces.beside_blocks(positions_bt)
         positions_pn = pieces.in_columns(positions_bt)
@@ -150,6 +152,7 @@ class StridedAttention(MultiHeadAttention):
         # One softmax over both kinds of keys takes whole rows.
         scores_bthu = pieces.side_by_side(scores_phqs.swapaxes(1, 2), scores_phnm.swapaxes(1, 2))
         visible_btu = pieces.side_by_side(visible_pqs, visible_pnm)
+        # As in `model.attention`, but over near and far keys side by side, u = s + m.
         legal_bhtu = jnp.where(visible_btu[:, None], scores_bthu.swapaxes(1, 2), MASKED)
         weights_bhtu = self.softmax(legal_bhtu)
         kept_bhtu = dropout(weights_bhtu, c.P_drop_attention, noise).astype(x_btd.dtype)
@@ -179,6 +182,7 @@ def _whole(
 ) -> Float[Array, "b h t t"]:
     """Returns weights over the keys of the whole row, given those over the near keys and those of the column."""
     t = weights_bthu.shape[1]
+    # Near weights, block by block, at their places in the row.
     near_bnqhs = blocks.split(weights_bthu[..., :keys_near])
     near_bhtt = over_whole_rows(near_bnqhs.swapaxes(2, 3), blocks.length)[:, :, :t, :t]
     far_bcnhm = columns.split(weights_bthu[..., keys_near:])
