@@ -71,27 +71,18 @@ def run(
     def parse(argv: list[str]) -> CommandLine:
         return _parsed(argv, known)
 
-    def work(line: CommandLine) -> int:
-        if line.asks_help:
-            print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
-            return 0
-        if line.asks_version:
-            print(_version())
-            return 0
-        if line.fault:
-            raise line.fault
-        if hint and len(line.arguments) > 1:
-            raise UserError(f"unexpected argument {line.arguments[1]!r}; {hint}")
-        if check:
-            check(flags.FLAGS)
-        _quieten()
-        compiled.keep()
-        return main(line.arguments) or 0
-
     def guarded(line: CommandLine) -> int:
         interrupt.while_running()
         try:
-            status = _or_one_line(lambda: work(line))
+            try:
+                status = 0
+                if not _is_answered(line, hint, check):
+                    status = main(line.arguments) or 0
+            except (Exception, KeyboardInterrupt) as error:
+                told = _told_in_one_line(error)
+                if told is None:
+                    raise
+                status = told
             status = flush_outputs() or status
         except BrokenPipeError:  # of standard error, while writing the one line
             status = flush_outputs() or OUTPUT_CLOSED
@@ -195,38 +186,60 @@ def flush_outputs() -> int:
     return status
 
 
-def _or_one_line(work: Callable[[], int]) -> int:
-    """Returns the exit status of `work`; an error that the user can fix becomes one line on stderr."""
-    try:
-        return work()
-    except UserError as error:
-        print(f"error: {one_line(str(error))}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
+def _is_answered(line: CommandLine, hint: str, check: Callable[[Any], None] | None) -> bool:
+    """Prints help or the version if the command line asks for them, and returns whether it does.
+
+    Raises:
+      UserError: the command line is wrong.
+    """
+    if line.asks_help:
+        print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
+        return True
+    if line.asks_version:
+        print(_version())
+        return True
+    if line.fault:
+        raise line.fault
+    if hint and len(line.arguments) > 1:
+        raise UserError(f"unexpected argument {line.arguments[1]!r}; {hint}")
+    if check:
+        check(flags.FLAGS)
+    _quieten()
+    compiled.keep()
+    return False
+
+
+def _told_in_one_line(error: BaseException) -> int | None:
+    """Tells an error that the user can fix in one line on stderr; returns the exit status, None for any other error."""
+    if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         return OUTPUT_CLOSED
-    except RuntimeError as error:
-        said = _of_device(str(error)) or _of_others(str(error))
-        if not said:
-            raise
-        print(f"error: {said}", file=sys.stderr)
-        return 2
-    except MemoryError as error:
-        print(f"error: there is not enough memory: {one_line(str(error)) or 'take less at a time'}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            if not error.filename:
-                raise
-            print(f"error: {one_line(f'{error.filename}: {error.strerror}')}", file=sys.stderr)
-            return 2
-        status = flush_outputs()
-        if status != 0:
-            return status
-        print(f"error: {error.filename or 'standard output'} cannot be written ({error.strerror})", file=sys.stderr)
-        return 2
+    is_full = isinstance(error, OSError) and error.errno in _NO_SPACE
+    if is_full and (status := flush_outputs()):
+        return status
+    line = _line_of(error)
+    if not line:
+        return None
+    print(f"error: {line}", file=sys.stderr)
+    return 2
+
+
+def _line_of(error: BaseException) -> str:
+    """Returns what is wrong, in one line; "" of an error that the user cannot fix."""
+    match error:
+        case UserError():
+            return one_line(str(error))
+        case RuntimeError():
+            return _of_device(str(error)) or _of_others(str(error))
+        case MemoryError():
+            return f"there is not enough memory: {one_line(str(error)) or 'take less at a time'}"
+        case OSError() if error.errno in _NO_SPACE:
+            return f"{error.filename or 'standard output'} cannot be written ({error.strerror})"
+        case OSError() if error.filename:
+            return one_line(f"{error.filename}: {error.strerror}")
+    return ""
 
 
 def _of_device(message: str) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import math
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from configs.ablations import ROWS, sweep
 from configs.ablations import get_config as ablation
 from configs.common import default
 from configs.small import SHORTER
-from model.parameter_count import parameter_count
 from model.transformer import Transformer
 from run.folder import model_config
 from tests.slow import slow_but
