@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -64,7 +65,7 @@ def faults(code: str) -> list[str]:
 
 
 def test_the_rows_of_the_map_name_files_and_what_they_define() -> None:
-    assert faults("[model/embed.py](model/embed.py) `embed`, `logits`") == []
+    assert faults("[model/embed.py](model/embed.py) `Embedding`, `logits_of`") == []
     assert faults("[model/embed.py](model/embed.py) `sinusoids`") == ["model/embed.py defines no sinusoids"]
     wrong = [f"{', '.join(labels)}: {fault}" for labels, code in map_rows() for fault in faults(code)]
     assert not wrong, "\n".join(wrong)
@@ -96,3 +97,12 @@ def test_every_page_is_linked_from_the_readme_or_the_labs() -> None:
     assert pages <= links(README), f"the README links to none of {sorted(pages - links(README))}"
     labs = {*ROOT.glob("lab/docs/*.md"), *ROOT.glob("lab/studies/*/README.md")}
     assert len(labs) > 15 and labs <= links(LAB), f"lab/README.md links to none of {sorted(labs - links(LAB))}"
+
+
+def test_equation_1_stands_in_the_readme_as_in_the_code() -> None:
+    (snippet,) = re.findall(r"^```py\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    source = (ROOT / "model" / "attention.py").read_text(encoding="utf-8")
+    (body,) = re.findall(
+        r"^    # How compatible .*?^    return heads_bhte, weights_bhts\n", source, re.MULTILINE | re.DOTALL
+    )
+    assert snippet == textwrap.dedent(body)
