@@ -32,7 +32,7 @@ def commands() -> Table:
 
 
 def _of_studies() -> Iterator[tuple[str, str, str]]:
-    """Yields the rows of the studies."""
+    """Yields the rows of the studies, in the order of their tables."""
     yield from _rows("layers", D_FF, "test")
     for kind in POSITIONS:
         row_length = LENGTH if kind == "learned" else 4 * LENGTH
@@ -40,34 +40,28 @@ def _of_studies() -> Iterator[tuple[str, str, str]]:
     yield from _rows("scan", SPLITS, "test")
     yield from _rows("scan_length", SCAN_LENGTH, "test", " --oracle_length")
     yield from _rows("scaling", (*ROWS, *LONG_ROWS), "test")
+    yield from _of_families()
     yield from _stages("second", "table3-second")
     for row in second.ROWS:
         yield "second", row, _train(second.config_of(row), "test", FRESH)
-    two_stages = (
-        ("bottleneck", KINDS, "test"),
-        ("scores", SCORES, "test"),
-        ("optimisers", OPTIMISERS, "valid"),
-        ("g2p", LANGUAGES, "test"),
-    )
-    for study, rows, split in two_stages:
-        yield from _stages(study, study)
-        yield from _rows(study, rows, split, seed=FRESH)
-    yield "g2p", f"stage {LONGER}", sweep(f"{STUDIES['g2p'].FILE}:{LONGER}", f"g2p-{LONGER}")
+    yield from _stages("bottleneck", "bottleneck")
+    yield from _rows("bottleneck", KINDS, "test", seed=FRESH)
+    yield from _stages("scores", "scores")
+    yield from _rows("scores", SCORES, "test", seed=FRESH)
     yield from _stages("distance", "distance")
     for mixer in D_FF:
         contrast = f" && python -m lab.contrast --workdir=runs/distance-{mixer}"
         yield from _rows("distance", [mixer], "test", contrast, seed=FRESH)
-    yield from _of_grids()
-    yield from _of_families()
-
-
-def _of_grids() -> Iterator[tuple[str, str, str]]:
-    """Yields the rows of the studies of one stage."""
     yield "norms", "all of norms", sweep(f"{STUDIES['norms'].FILE}:{name_of(*PAPER)}", "norms")
     yield from _rows("norms", NORMS, "valid")
     yield "mup", "all of mup", sweep(f"{STUDIES['mup'].FILE}:{MUP[0]}", "mup")
     for study, row, command in _rows("mup", MUP, "valid"):
         yield study, f"{row}, one rate", command
+    yield from _stages("optimisers", "optimisers")
+    yield from _rows("optimisers", OPTIMISERS, "valid", seed=FRESH)
+    yield from _stages("g2p", "g2p")
+    yield from _rows("g2p", LANGUAGES, "test", seed=FRESH)
+    yield "g2p", f"stage {LONGER}", sweep(f"{STUDIES['g2p'].FILE}:{LONGER}", f"g2p-{LONGER}")
 
 
 def _of_families() -> Iterator[tuple[str, str, str]]:
