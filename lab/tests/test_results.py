@@ -150,8 +150,8 @@ def test_a_damaged_record_stops_the_pages_in_one_line(project: Path) -> None:
     [
         (None, "layers/x", "--workdir and --name go together"),
         ("runs", None, "--workdir and --name go together"),
-        ("runs", "../x", "--name=../x: it must be like base or table3-small/A1-seed0"),
-        ("runs", "layers/../x", "--name=layers/../x: it must be like base or table3-small/A1-seed0"),
+        ("runs", "../x", "--name=../x: write, for example, base or table3-small/A1-seed0"),
+        ("runs", "layers/../x", "--name=layers/../x: write, for example, base or table3-small/A1-seed0"),
     ],
 )
 def test_what_names_no_record_is_refused(project: Path, workdir: str | None, name: str | None, error: str) -> None:
