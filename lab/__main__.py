@@ -1,8 +1,6 @@
 """Our own studies: a table and a figure each, made from finished runs; and the claims, with a verdict on each.
 
-    python -m lab layers|extrapolation|scan|scan_length|scaling|families|second|bottleneck|scores|distance|
-                  norms|mup|optimisers|g2p|all [--runs=DIR] [--plot=FILE] [--markdown | --csv] [--html=FILE]
-                  [--commands]
+    python -m lab STUDY|all [--runs=DIR] [--plot=FILE] [--markdown | --csv] [--html=FILE] [--commands]
     python -m lab cards [--runs=DIR] [--markdown | --csv]
 
 Runs are found and recognised as by `python -m paper`; DIR may be several folders with commas between them. By default
@@ -12,45 +10,17 @@ those are the folders of our own records. `all` prints all studies. `cards` list
 The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
 draws a study's figure; --html writes one page with tables, learning curves and figures; --commands prints how to run
 each row.
-
-  layers         what can replace self-attention
-  extrapolation  positions beyond the training length
-  scan           new combinations of known commands
-  scan_length    outputs longer than any in training
-  scaling        a law fitted to model sizes and amounts of data
-  families       models built from the same blocks
-  second         Table 3 scaled down, second design
-  bottleneck     how much of a long sentence one vector holds
-  scores         why dot products are divided by sqrt(d_k)
-  distance       whether distant words matter more to some layers
-  norms          where post-norm fails to start
-  mup            whether the best learning rate stays the same as a model grows
-  optimisers     which optimiser is the fastest
-  g2p            from letters to phones in ten languages
 """
 
 from absl import flags
 
 from base.command import run
 from base.errors import UserError
+from lab.studies.index import STUDIES
 from run import changes
 
-STUDIES = (
-    "layers",
-    "extrapolation",
-    "scan",
-    "scan_length",
-    "scaling",
-    "families",
-    "second",
-    "bottleneck",
-    "scores",
-    "distance",
-    "norms",
-    "mup",
-    "optimisers",
-    "g2p",
-)
+listed = [f"  {name:15}{question}\n" for name, question in STUDIES.items()]
+__doc__ = f"{__doc__}\n{''.join(listed)}"
 WHAT = (*STUDIES, "cards", "all")
 
 

@@ -7,9 +7,9 @@ from base.errors import UserError
 from base.files import output_file
 from base.table import Table
 from lab import cards
-from lab.launch import commands
-from lab.studies.index import STUDIES
+from lab.studies.index import STUDIES, studies
 from paper.command import print_tables, read
+from paper.launch import table_of
 from paper.records import Records
 from paper.report.page import write
 
@@ -24,15 +24,21 @@ def show(what: str, options: Any) -> None:
     made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
     print_tables(made, commands() if options.commands else None, options)
     if plot:
-        STUDIES[what].plot(records, plot)
+        studies()[what].plot(records, plot)
     if page:
         from paper.report.report import report  # only now: it loads matplotlib
 
-        plots = {name: partial(study.plot, records) for name, study in STUDIES.items()}
-        rows = {f"Study: {name}": study.rows(records) for name, study in STUDIES.items()}
+        plots = {name: partial(study.plot, records) for name, study in studies().items()}
+        rows = {f"Study: {name}": study.rows(records) for name, study in studies().items()}
         write(page, report(made, records, options.runs, commands(), plots, rows))
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:
-    """Returns the tables that `what` names, by the study."""
-    return {name: study.tables(records) for name, study in STUDIES.items() if what in (name, "all")}
+    """Makes the tables that `what` names, by the study."""
+    return {name: study.tables(records) for name, study in studies().items() if what in (name, "all")}
+
+
+def commands() -> Table:
+    """Lists every row of the studies with its command; it has run once evaluated."""
+    rows = [(name, *command) for name, study in studies().items() for command in study.commands]
+    return table_of(rows)

@@ -21,7 +21,7 @@ from base.markers import rewritten
 from base.table import as_markdown
 from lab import cards
 from lab.command import make
-from lab.studies.index import STUDIES
+from lab.studies.index import studies
 from paper.records import Records, find_records
 from paper.results import RECORDS, define_flags, record_runs
 
@@ -66,7 +66,7 @@ def draw(records: Records, output: Path) -> list[Path]:
       UserError: a file cannot be written.
     """
     drawn: list[Path] = []
-    for name, study in STUDIES.items():
+    for name, study in studies().items():
         if any(row.scored for row in study.rows(records).values()):
             drawn.append(output / name / "figure.svg")
             drawn[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 from base.table import Table
-from lab.cards import of_studies, of_tables
+from lab.cards import of_tables
 from lab.cards.card import Card, counts, table
+from lab.studies.index import studies
 from paper.records import Records
 
 
 def cards(records: Records) -> list[Card]:
-    """Returns a card for each claim, in the order of docs/tables.md."""
-    return [*of_tables.cards(records), *of_studies.cards(records)]
+    """Makes a card for each claim, in the order of docs/tables.md and of lab/docs/tables.md."""
+    made = of_tables.cards(records)
+    for study in studies().values():
+        made += study.cards(records)
+    return made
 
 
 def tables(made: Sequence[Card]) -> list[Table]:

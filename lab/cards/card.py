@@ -11,7 +11,6 @@ The verdict of a claim is one of these:
 - "no rule": measured, with no published number and no rule that could have failed.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,11 +23,12 @@ from lab.reproduce.command import RECORDS, obstacle
 from paper.records import RunRecord
 from paper.rows import RowRuns
 from paper.tables.cost import cost
-from paper.tables.trend import LEVEL, Differences, holm, p_values_of, shown_p_value
+from paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value
 
 OPEN, NO_RULE = "open", "no rule"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)
 NO_NUMBER = "-"  # nothing is published
+NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 HEAD = (
     "claim",
     "published",
@@ -41,6 +41,16 @@ HEAD = (
     "commits",
     "repeats one of its runs",
 )
+
+
+class Verdict(NamedTuple):
+    """What the rule of a design says: one of `VERDICTS`, and the sentence that a table has in its notes."""
+
+    word: str
+    sentence: str
+
+
+NEITHER = Verdict("neither", "neither shown nor refuted")
 
 
 class Card(NamedTuple):
@@ -64,19 +74,33 @@ class Card(NamedTuple):
     command: str
     caveats: tuple[str, ...] = ()
 
+    def without_runs(self) -> "Card":
+        """Leaves out what is said of runs: those of a row alone with which others are compared say nothing of it."""
+        return self._replace(cost="", commits="", command="", caveats=())
+
+    def by_rule(self, verdict: Verdict) -> "Card":
+        """Puts the verdict of a study's own rule in place of that by p, but where nothing has run."""
+        return self if self.verdict == NOT_RUN else self._replace(verdict=verdict.word)
+
 
 class Claim(NamedTuple):
     """What is claimed of some rows: the first is the one that the claim is about, others are what it is compared with.
 
-    `sign` is that of the difference if the claim is true, 0 if the claim is that there is none. `ours` is ""
-    where the mean difference is the number to show.
+    `values` has a number of each seed, mostly the difference of two rows. `sign` is that of the difference if the claim
+    is true, 0 if the claim is that there is none. `ours` is "" where the mean of the values is the number to show.
     """
 
     text: str
     rows: Sequence[RowRuns]
+    values: Float[np.ndarray, " seeds"] = NO_SEEDS
     sign: int = 0
     published: str = NO_NUMBER
     ours: str = ""
+
+
+def between(text: str, row: RowRuns, base: RowRuns, key: str, sign: int, published: str = NO_NUMBER) -> Claim:
+    """Makes a claim about a row's score minus another's, for each seed that both have."""
+    return Claim(text, [row, base], paired_differences(row, base, key), sign, published)
 
 
 def counts(cards: Sequence[Card]) -> Table:
@@ -113,27 +137,23 @@ def table(about: str, cards: Sequence[Card]) -> Table:
     return Table(f"cards-{about}", about, HEAD, lines, notes)
 
 
-def compared(about: str, claims: Mapping[str, Claim], differences: Differences, digits: int) -> list[Card]:
-    """Returns the card of each claim about a difference, by a t-test over the seeds, by Holm if there are several.
-
-    Both mappings are by the same names.
-    """
-    p_values = p_values_of(differences)
+def compare(about: str, claims: Sequence[Claim], digits: int) -> list[Card]:
+    """Makes the card of each claim about a difference, by a t-test over the seeds, by Holm if there are several."""
+    p_values = p_values_of({claim.text: claim.values for claim in claims})
     corrected = holm(p_values)
     cards: list[Card] = []
-    for name, claim in claims.items():
-        seeds = differences[name]
-        made = measured(about, claim, seeds, digits)
-        if not len(seeds):  # a row alone with which others are compared says nothing of the claim
-            made = made._replace(cost="", commits="", command="", caveats=())
-        p = corrected.get(name)
-        cards.append(made._replace(p=shown_p(p_values, name), verdict=verdict_by_sign(seeds, p, claim.sign)))
+    for claim in claims:
+        card = measure(about, claim, digits)
+        if not len(claim.values):
+            card = card.without_runs()
+        verdict = verdict_by_sign(claim.values, corrected.get(claim.text), claim.sign)
+        cards.append(card._replace(p=shown_p(p_values, claim.text), verdict=verdict))
     return cards
 
 
-def measured(about: str, claim: Claim, differences: Float[np.ndarray, " seeds"], digits: int) -> Card:
-    """Returns the card of a claim with the mean of these differences and its interval, and not yet judged."""
-    middle, _, half = with_interval(differences, digits).partition(" ± ")
+def measure(about: str, claim: Claim, digits: int) -> Card:
+    """Makes the card of a claim with the mean of its values and its interval, and no verdict yet."""
+    middle, _, half = with_interval(claim.values, digits).partition(" ± ")
     runs = [scored.run for row in claim.rows for scored in row.scored]
     return Card(
         about=about,
@@ -142,8 +162,8 @@ def measured(about: str, claim: Claim, differences: Float[np.ndarray, " seeds"],
         ours=claim.ours or middle,
         interval=f"± {half}" if half else "",
         p="",
-        seeds=str(len(differences)),
-        verdict=NO_RULE if len(differences) else NOT_RUN,
+        seeds=str(len(claim.values)),
+        verdict=NO_RULE if len(claim.values) else NOT_RUN,
         cost=cost(claim.rows[0].scored),
         commits=", ".join(dict.fromkeys(commit for run in runs for commit in commits_of(run))),
         command=command_of(runs),
@@ -197,23 +217,6 @@ def verdict_by_number(above: Float[np.ndarray, " seeds"]) -> str:
         return "met"
     p = p_values_of({"": above}).get("")
     return "not met" if p is None or p < LEVEL else "neither"
-
-
-def judged(cards: Sequence[Card], said: str) -> list[Card]:
-    """Returns these cards with the verdict of a study's own rule, but where nothing has run."""
-    return [card if card.verdict == NOT_RUN else card._replace(verdict=verdict_of(said)) for card in cards]
-
-
-def verdict_of(said: str) -> str:
-    """Returns the first word of a verdict in what a study says, such as "verdict: shown; one fixed vector drops more".
-
-    Raises:
-      ValueError: there is none.
-    """
-    found = re.search(rf"\b(shown|refuted|neither|{OPEN})\b", said)
-    if found is None:
-        raise ValueError(f"no verdict in {said!r}")
-    return found[1]
 
 
 def commits_of(run: RunRecord) -> list[str]:

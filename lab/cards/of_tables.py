@@ -7,12 +7,13 @@ import numpy as np
 from base.table import NOT_RUN, difference, number
 from configs.small import CORRELATION, SEEDS_BLEU, SEEDS_PERPLEXITY
 from lab.cards.card import (
-    NO_NUMBER,
+    NO_SEEDS,
     OPEN,
     Card,
     Claim,
-    compared,
-    measured,
+    between,
+    compare,
+    measure,
     met,
     shown_mean,
     shown_p,
@@ -31,7 +32,6 @@ from paper.tables.trend import (
     correlation,
     differences_from_base,
     p_values_of,
-    paired_differences,
     spread_of_seeds,
     with_the_sign,
 )
@@ -116,22 +116,21 @@ def _table2(records: Records) -> list[Card]:
             row = row_runs(records, table2.config_of(size, pair), "test")
             text = f"{size} reaches the paper's BLEU, {pair}"
             cards.append(_reached(about, text, row, table2.READING[pair], printed[size, pair], "Table 2"))
-    claims: dict[str, Claim] = {}
-    differences = {}
+    claims: list[Claim] = []
     for pair in table2.PAIRS:
         base, big = (row_runs(records, table2.config_of(size, pair, ":small"), "test") for size in table2.SIZES)
         published = f"{difference(printed['big', pair], printed['base', pair], 1)}, Table 2"
-        claims[pair] = Claim(f"scaled down, big is better than base, {pair}", [big, base], 1, published)
-        differences[pair] = paired_differences(big, base, "sacrebleu")
-    return cards + compared(about, claims, differences, 2)
+        text = f"scaled down, big is better than base, {pair}"
+        claims.append(between(text, big, base, "sacrebleu", 1, published))
+    return cards + compare(about, claims, 2)
 
 
 def _reached(about: str, text: str, row: RowRuns, key: str, published: float, source: str, sign: int = 1) -> Card:
     """Returns the card of a published score; `sign` is -1 of one that is the better the lower it is."""
     above = sign * (np.array(row.values(key)) - published)
-    claim = Claim(text, [row], published=f"{published:g}, {source}", ours=shown_mean(row, key))
+    claim = Claim(text, [row], above, published=f"{published:g}, {source}", ours=shown_mean(row, key))
     p = shown_p(p_values_of({key: above}), key)
-    return measured(about, claim, above, 2)._replace(p=p, verdict=verdict_by_number(above))
+    return measure(about, claim, 2)._replace(p=p, verdict=verdict_by_number(above))
 
 
 def _table3(records: Records) -> list[Card]:
@@ -154,7 +153,7 @@ def _design(models: dict[str, RowRuns]) -> list[Card]:
     """Returns the three conditions of configs/small.py, which hold for all rows together."""
 
     def card_of(text: str) -> Card:
-        return measured(SMALL, Claim(text, list(models.values()), ours=NOT_RUN), np.array([]), 0)
+        return measure(SMALL, Claim(text, list(models.values()), ours=NOT_RUN), 0)
 
     agree = card_of(f"base's seeds agree within {SEEDS_BLEU:g} BLEU and {100 * SEEDS_PERPLEXITY:g} % of perplexity")
     signs = card_of("every row's difference from base has the paper's sign")
@@ -194,7 +193,7 @@ def _rows(models: dict[str, RowRuns]) -> list[Card]:
     By Holm for as many rows as docs/tables.md compares.
     """
     found = differences_from_base(models, "perplexity", _paper)
-    claims: dict[str, Claim] = {}
+    claims: list[Claim] = []
     for name, row in models.items():
         sign = int(np.sign(_paper(name) - _paper("base")))
         if sign == 0:
@@ -202,9 +201,8 @@ def _rows(models: dict[str, RowRuns]) -> list[Card]:
         direction = "higher" if sign > 0 else "lower"
         text = f"{name} ({table3.changed(f'{name}:small')}) is {direction} than base"
         published = f"{difference(np.log(_paper(name)), np.log(_paper('base')), 3)}, Table 3"
-        claims[name] = Claim(text, [row, models["base"]], sign, published)
-    about = "Table 3: scaled-down models row by row, log perplexity minus base's"
-    return compared(about, claims, {name: found.get(name, np.array([])) for name in claims}, 3)
+        claims.append(Claim(text, [row, models["base"]], found.get(name, NO_SEEDS), sign, published))
+    return compare("Table 3: scaled-down models row by row, log perplexity minus base's", claims, 3)
 
 
 def _why(records: Records) -> list[Card]:
@@ -215,16 +213,12 @@ def _why(records: Records) -> list[Card]:
         "big": ("big is worse than base", 1),
         "big-drop": ("with base's dropout rate big (big-drop) is better than base", -1),
     }
-    claims: dict[str, Claim] = {}
-    differences = {}
+    claims: list[Claim] = []
     for name, minus in table3.COMPARED:
         row, base = (row_runs(records, f"{table3.FILE}:{one}:small", "valid") for one in (name, minus))
         text, sign = texts[name]
-        claims[name] = Claim(text, [row, base], sign)
-        differences[name] = paired_differences(row, base, "perplexity")
-    return compared(
-        "Table 3: why two scaled-down models are worse, log perplexity minus base's", claims, differences, 3
-    )
+        claims.append(between(text, row, base, "perplexity", sign))
+    return compare("Table 3: why two scaled-down models are worse, log perplexity minus base's", claims, 3)
 
 
 def _table4(records: Records) -> list[Card]:
@@ -236,10 +230,9 @@ def _table4(records: Records) -> list[Card]:
         row = row_runs(records, config, "test", "f1")
         cards.append(_reached(about, f"reaches the paper's F1, {training}", row, "f1", printed[training], "Table 4"))
     small = row_runs(records, table4.SMALL, "test", "f1")
-    claim = Claim(
-        "scaled down, parses the built-in grammar's trees", [small], published=NO_NUMBER, ours=shown_mean(small, "f1")
-    )
-    return [*cards, measured(about, claim, np.array(small.values("f1")), 2)]
+    text = "scaled down, parses the built-in grammar's trees"
+    claim = Claim(text, [small], np.array(small.values("f1")), ours=shown_mean(small, "f1"))
+    return [*cards, measure(about, claim, 2)]
 
 
 def _multi30k(records: Records) -> list[Card]:
@@ -248,12 +241,12 @@ def _multi30k(records: Records) -> list[Card]:
     own = row_runs(records, "configs/multi30k.py", "test", "bleu_tok_lc")
     published = row_runs(records, "configs/multi30k_published.py", "test", "bleu_as_is")
     raw = row_runs(records, "lab/studies/multi30k_raw/design.py", "test", "bleu_tok_lc")
-    better = Claim("the published segmentation is better than sentencepiece's, in BLEU", [published, raw], 1)
     of_raw = by_seed(raw, "bleu_tok_lc")
     of_published = by_seed(published, "bleu_as_is")
     shared = [seed for seed in SEEDS if seed in of_raw and seed in of_published]
     gained = np.array([of_published[seed] - of_raw[seed] for seed in shared])
-    (segmentation,) = compared(about, {"": better}, {"": gained}, 2)
+    better = Claim("the published segmentation is better than sentencepiece's, in BLEU", [published, raw], gained, 1)
+    (segmentation,) = compare(about, [better], 2)
     if 0 < len(shared) < len(SEEDS):
         segmentation = segmentation._replace(p="", verdict=OPEN)
     return [

@@ -1,33 +1,31 @@
-"""Questions that the paper raises and its tables do not answer: a table and a figure each, made from finished runs."""
+"""The studies, in the order of lab/docs/tables.md, and the question of each, which --help shows."""
 
-from lab.studies.bottleneck import study as bottleneck
-from lab.studies.distance import study as distance
-from lab.studies.extrapolation import study as extrapolation
-from lab.studies.families import study as families
-from lab.studies.g2p import study as g2p
-from lab.studies.layers import study as layers
-from lab.studies.mup import study as mup
-from lab.studies.norms import study as norms
-from lab.studies.optimisers import study as optimisers
-from lab.studies.scaling import study as scaling
-from lab.studies.scan import study as scan
-from lab.studies.scan_length import study as scan_length
-from lab.studies.scores import study as scores
-from lab.studies.second import study as second
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING
 
-STUDIES = {
-    "layers": layers,
-    "extrapolation": extrapolation,
-    "scan": scan,
-    "scan_length": scan_length,
-    "scaling": scaling,
-    "families": families,
-    "second": second,
-    "bottleneck": bottleneck,
-    "scores": scores,
-    "distance": distance,
-    "norms": norms,
-    "mup": mup,
-    "optimisers": optimisers,
-    "g2p": g2p,
+if TYPE_CHECKING:
+    from lab.studies.study import Study  # which loads jax
+
+STUDIES = {  # by the name of its folder
+    "layers": "what can replace self-attention",
+    "extrapolation": "positions beyond the training length",
+    "scan": "new combinations of known commands",
+    "scan_length": "outputs longer than any in training",
+    "scaling": "a law fitted to model sizes and amounts of data",
+    "families": "models built from the same blocks",
+    "second": "Table 3 scaled down, second design",
+    "bottleneck": "how much of a long sentence one vector holds",
+    "scores": "why dot products are divided by sqrt(d_k)",
+    "distance": "whether distant words matter more to some layers",
+    "norms": "where post-norm fails to start",
+    "mup": "whether the best learning rate stays the same as a model grows",
+    "optimisers": "which optimiser is the fastest",
+    "g2p": "from letters to phones in ten languages",
 }
+
+
+@cache
+def studies() -> dict[str, "Study"]:
+    """Loads every study: `STUDY` in lab/studies/NAME/study.py."""
+    return {name: importlib.import_module(f"lab.studies.{name}.study").STUDY for name in STUDIES}

@@ -13,13 +13,14 @@ import pytest
 
 from base.table import as_csv, as_markdown, as_text
 from lab import cards, results
-from lab.cards import card, of_studies, of_tables
+from lab.cards import card, of_tables
 from lab.cards.card import VERDICTS, Card
 from lab.reproduce import command as reproduce
 from lab.studies.bottleneck import study as bottleneck
 from lab.studies.extrapolation import study as extrapolation
 from lab.studies.families import study as families
 from lab.studies.g2p.design import LANGUAGES
+from lab.studies.index import studies
 from lab.studies.layers import study as layers
 from lab.studies.mup import design as mup
 from lab.studies.optimisers import design as optimisers
@@ -49,6 +50,10 @@ def committed() -> Records:
 @pytest.fixture(scope="module")
 def listed(committed: Records) -> list[Card]:
     return cards.cards(committed)
+
+
+def of_all_studies(records: Records) -> list[Card]:
+    return [one for study in studies().values() for one in study.cards(records)]
 
 
 def about(made: Sequence[Card], claim: str) -> Card:
@@ -83,12 +88,12 @@ def test_a_comparison_of_rows_has_its_numbers_and_where_they_come_from(
     runs, folder = tmp_path / "runs", tmp_path / "records"
     logs = {"attention": (1.0, 1.1), "restricted": (1.2, 1.32), "recurrent": (0.8, 0.88), "linear": (1.3, 1.2)}
     for mixer, values in logs.items():
-        plant_each(runs, layers.config_of(mixer), np.exp(values).tolist(), "perplexity")
+        plant_each(runs, layers.ROWS.configs[mixer], np.exp(values).tolist(), "perplexity")
     for run in sorted(runs.iterdir()):
         name = f"layers/{run.name[-16:]}"
         write_record(folder / "records.jsonl", run, name, "test", translations=False, allow_dirty=False)
     monkeypatch.setattr(card, "RECORDS", (tmp_path / "none", folder))
-    made = of_studies.cards(find_records(folder))
+    made = of_all_studies(find_records(folder))
     found = about(made, "restricted layers are worse")
     # 0.2 and 0.22: mean 0.21, a standard error of 0.01 times 12.706; t is 21, so p is 1 - 2 atan(21) / pi = 0.0303.
     assert (found.ours, found.interval, found.seeds, found.published) == ("+0.210", "± 0.127", "2", "-")
@@ -220,7 +225,7 @@ def second_design(folder: Path, seeds: int, base: float = 1.3, **moved: float) -
         noise = (1 + by) * np.array([-0.001, 0.0, 0.002])  # other than base's, so that the differences vary, too
         values = np.exp(log + noise)[:seeds].tolist()
         plant_each(folder, second.config_of(name), values, "perplexity", first=second.SEEDS[0])
-    return of_studies.cards(find_records(folder))
+    return of_all_studies(find_records(folder))
 
 
 def test_the_second_design_is_judged_once_all_seeds_have_run(tmp_path: Path) -> None:
@@ -283,7 +288,7 @@ def test_scan_is_compared_with_what_is_published(tmp_path: Path) -> None:
     plant_each(tmp_path, f"{scan.FILE}:simple", (99.0, 99.1, 99.2), "exact_match")
     plant_each(tmp_path, f"{scan.FILE}:length", (3.0, 3.1, 3.2), "exact_match")
     plant_each(tmp_path, f"{scan.FILE}:around-right", (40.0, 53.0, 60.0), "exact_match")
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     found = [about(made, claim) for claim in ("simple is solved", "length: as", "around-right: as")]
     assert [(one.published, one.ours, one.verdict) for one in found] == [
         ("-", "99.10", "no rule"),
@@ -302,7 +307,7 @@ def test_lengths_of_scan_are_judged_by_the_design(tmp_path: Path) -> None:
     }
     for row, values in matches.items():
         plant_each(tmp_path, f"{scan_length.FILE}:{row}", values, "exact_match")
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     claims = (
         *("relative positions are better (own", "relative positions are better (shared"),
         *("shared layers are better (sin", "shared layers are better (rel"),
@@ -320,7 +325,7 @@ def test_lengths_of_scan_are_judged_by_the_design(tmp_path: Path) -> None:
     ]
     (last,) = tmp_path.glob("*sinusoidal-shared:26-4")
     shutil.rmtree(last)
-    found = [about(of_studies.cards(find_records(tmp_path)), claim) for claim in claims]
+    found = [about(of_all_studies(find_records(tmp_path)), claim) for claim in claims]
     assert {(one.p, one.verdict) for one in found} == {("", "open")}
 
 
@@ -333,9 +338,9 @@ def test_the_law_is_judged_by_the_interval_of_its_prediction(
     law = scaling.Fitted(9, *(np.full(7, end) for end in (2.0, 1.9, 2.1)))
     monkeypatch.setattr(scaling, "fitted", lambda runs: law if scaling.ROWS[-1] in runs else None)
     claim = f"the law, fitted without {scaling.ROWS[-1]}"
-    assert about(of_studies.cards(find_records(tmp_path)), claim).verdict == "open"  # 47 of the 48 runs are missing
+    assert about(of_all_studies(find_records(tmp_path)), claim).verdict == "open"  # 47 of the 48 runs are missing
     monkeypatch.setattr(scaling, "is_complete", lambda runs: True)
-    found = about(of_studies.cards(find_records(tmp_path)), claim)
+    found = about(of_all_studies(find_records(tmp_path)), claim)
     assert (found.ours, found.interval, found.verdict) == (f"{loss:.3f}; predicted 2", "1.9 to 2.1", expected)
 
 
@@ -349,7 +354,7 @@ def test_positions_that_get_worse_are_refuted(tmp_path: Path) -> None:
     plant_kind("sinusoidal", (3.0, 3.01))
     plant_kind("none", (2.0, 2.012))
     plant_kind("alibi", (0.9, 1.12))
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     found = [about(made, f"positions {kind}:") for kind in ("sinusoidal", "none", "alibi", "rope")]
     assert [(one.ours, one.verdict) for one in found] == [
         ("+2.005", "refuted"),
@@ -365,7 +370,7 @@ def test_a_decoder_is_within_two_points_in_every_seed_or_not(tmp_path: Path) -> 
     plant_each(tmp_path, families.TRANSLATORS[families.BASE][0], (90.0, 90.0), "sacrebleu")
     plant_each(tmp_path, families.TRANSLATORS["decoder alone"][0], (88.0, 92.0), "sacrebleu")
     plant_each(tmp_path, families.TRANSLATORS["decoder alone, causal"][0], (90.0, 92.1), "sacrebleu")
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     assert about(made, "decoder alone: every seed within 2").verdict == "met"
     assert about(made, "decoder alone, causal: every seed within 2").verdict == "not met"
     assert about(made, "decoder alone, pre-norm: every seed within 2").verdict == "not run"
@@ -374,10 +379,10 @@ def test_a_decoder_is_within_two_points_in_every_seed_or_not(tmp_path: Path) -> 
 def test_the_rule_of_a_study_comes_before_p(tmp_path: Path) -> None:
     """Undivided products are clearly worse with a d_k of 128, but not by more than with 8: not what was to be shown."""
     logs = {"scaled": (0.0, 0.0, 0.0), "unscaled": (1.5, 1.51, 1.505), "additive": (1.0, 1.0, 1.0)}
-    for name in scores_study.ROWS:
+    for name in scores_study.NAMES:
         values = np.exp(logs[name.partition("-")[0]]).tolist()
         plant_each(tmp_path, f"{scores_study.FILE}:{name}", values, "perplexity", first=1)
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     found = about(made, "d_k 128: undivided products are worse than divided ones, by more than with 8")
     assert (found.ours, found.verdict) == ("+1.505", "neither")
     assert about(made, "d_k 32: undivided products are worse").verdict == "shown"
@@ -395,29 +400,11 @@ def test_what_one_vector_loses_is_judged_for_both_kinds_of_attention_together(tm
             bands = [([6, 10], 90.0), ([16, 20], 90.0 - drop)]
             by_length = [{"words": words, "lines": 9, "sacrebleu": bleu} for words, bleu in bands]
             plant(tmp_path / f"{kind}{seed}", config, scores(config, "test", 70.0, by_length=by_length))
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     found = [about(made, f"one fixed vector loses more than {kind}") for kind in bottleneck.COMPARED]
     assert [(one.ours, one.verdict) for one in found] == [("+40.05", "neither"), ("−9.95", "neither")]
     less = [about(made, f"the Transformer loses no more than an LSTM with {kind}") for kind in bottleneck.COMPARED]
     assert [(one.ours, one.verdict) for one in less] == [("+0.00", "neither"), ("−50.00", "shown")]
-
-
-@pytest.mark.parametrize(
-    ("said", "word"),
-    [
-        ("verdict: shown; one fixed vector drops more", "shown"),
-        ("verdict on scaling: neither shown nor refuted", "neither"),
-        ("verdict on scaling: open, for scaled and unscaled products need two seeds", "open"),
-        ("that the scaled-down models differ as the paper's do is refuted", "refuted"),
-    ],
-)
-def test_the_word_of_a_verdict_is_its_first(said: str, word: str) -> None:
-    assert card.verdict_of(said) == word
-
-
-def test_a_sentence_without_a_verdict_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"^no verdict in 'mean over the seeds'$"):
-        card.verdict_of("mean over the seeds")
 
 
 def test_what_cannot_be_repeated_says_why_and_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,7 +469,7 @@ def test_layers_by_distance_are_judged_as_their_design_says(tmp_path: Path) -> N
         "recurrent": (0.3, 0.3101, 0.3, 0.31, 0.3),
         "convolution": (0.41, 0.39, 0.4, 0.42, 0.39),
     }
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     assert about(made, "with a rate of their own, linear layers are better").verdict == "not run"
     logs["linear"] = logs["convolution"]
     for name, values in drops.items():
@@ -492,7 +479,7 @@ def test_layers_by_distance_are_judged_as_their_design_says(tmp_path: Path) -> N
             cells = [{"relation": "agreement", "words": [*w], "cases": 1000, "right": r} for w, r in right.items()]
             whole = scores(asked, "test", 80.0, perplexity=float(np.exp(log)), contrasts=cells)
             plant(tmp_path / f"{name}-{seed}", asked, whole)
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     # 20, 20.4, 20.2, 20 and 20.4: mean 20.2, a standard error of 0.2 / sqrt(5) times 2.776. p: the second lowest of 3.
     card_of_restricted = about(made, "agreement falls more with distance in restricted")
     assert (card_of_restricted.ours, card_of_restricted.interval) == ("+20.2", "± 0.2")
@@ -512,7 +499,7 @@ def test_what_starts_is_a_card(tmp_path: Path) -> None:
                 value = perplexity if layers_of_run == 12 else 2.0
                 folder = tmp_path / f"{run}{layers_of_run}-{seed}"
                 plant(folder, asked, scores(asked, "valid", 1.0), validations=[(asked["steps"], value)])
-    found = about(of_studies.cards(find_records(tmp_path)), "with 12 layers and 4 % of warm-up")
+    found = about(of_all_studies(find_records(tmp_path)), "with 12 layers and 4 % of warm-up")
     assert (found.ours, found.seeds, found.verdict) == ("post 0 of 3, pre 3 of 3, deep 3 of 3", "3", "shown")
 
 
@@ -522,7 +509,7 @@ def test_the_move_of_the_best_rate_is_a_card(tmp_path: Path) -> None:
         asked = planted_config(f"lab/studies/mup/design.py:{name}:{rate}", seed=seed)
         perplexity = float(np.exp(1 + np.log2(rate / best[name]) ** 2))
         plant(tmp_path / f"{name}-{rate}-{seed}", asked, validations=[(asked["steps"], perplexity)])
-    found = about(of_studies.cards(find_records(tmp_path)), "with muP the best rate moves")
+    found = about(of_all_studies(find_records(tmp_path)), "with muP the best rate moves")
     assert (found.ours, found.seeds, found.verdict) == ("standard 4.00, mup 1.00", "0 to 2", "shown")
 
 
@@ -535,7 +522,7 @@ def test_each_optimiser_is_a_card(tmp_path: Path) -> None:
         at = {"muon": 100 + seed, "adam": 200}.get(name, 240 + seed)
         curve = [(step, 20 * math.exp((at - step) / 1000)) for step in range(20, 301, 20)]
         plant(tmp_path / f"{name}-{seed}", asked, scores(asked, "valid", 1.0), validations=curve)
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     card_of_muon = about(made, "muon gets there earlier")
     assert (card_of_muon.ours, card_of_muon.interval, card_of_muon.verdict) == ("−97.0", "± 2.0", "shown")
     assert about(made, "ademamix gets there earlier").verdict == "refuted"
@@ -550,27 +537,27 @@ def test_the_mean_of_ten_languages_is_a_card_alone_and_together(tmp_path: Path) 
             plant(tmp_path / f"{language}-{seed}{'-'.join(changes)}", asked, found)
 
     plant_words(1, 85.0)
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     alone = about(made, "a single model reaches the mean of the published ensembles")
     assert (alone.published, alone.ours, alone.verdict) == ("10.64, Ashby et al. 2021", "15.00", "not met")
     assert about(made, "an ensemble of 3 reaches").verdict == "not run"
     plant_words(2, 84.0)
     plant_words(3, 86.0)
     plant_words(1, 99.0, members=["85.0", "84.0", "of another run"], time="2028")
-    assert about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "not run"
+    assert about(of_all_studies(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "not run"
     plant_words(1, 90.0, members=["85.0", "84.0", "86.0"])
-    together = about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches")
+    together = about(of_all_studies(find_records(tmp_path)), "an ensemble of 3 reaches")
     assert (together.ours, together.verdict) == ("10.00", "met")
     (tmp_path / "kor-1members" / "config.json").unlink()
-    assert about(of_studies.cards(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "open"
+    assert about(of_all_studies(find_records(tmp_path)), "an ensemble of 3 reaches").verdict == "open"
 
 
 def test_the_floor_is_open_while_runs_are_missing(tmp_path: Path) -> None:
     plant_each(tmp_path, f"{scaling.FILE}:{scaling.LONG_ROWS[0]}", [2.0], "nll", nll_by_position=[2.0])
-    assert about(of_studies.cards(find_records(tmp_path)), "the law finds a floor").verdict == "open"
+    assert about(of_all_studies(find_records(tmp_path)), "the law finds a floor").verdict == "open"
     for name in scaling.LONG_ROWS[1:]:
         plant_each(tmp_path, f"{scaling.FILE}:{name}", [2.0], "nll", nll_by_position=[2.0])
-    floor = about(of_studies.cards(find_records(tmp_path)), "the law finds a floor")
+    floor = about(of_all_studies(find_records(tmp_path)), "the law finds a floor")
     assert (floor.seeds, floor.verdict) == ("1", "open")
 
 
@@ -585,7 +572,7 @@ def test_a_command_is_code_in_markdown_and_as_it_is_elsewhere(listed: list[Card]
 
 def test_exactly_the_published_number_is_met(tmp_path: Path) -> None:
     plant_each(tmp_path, f"{scan.FILE}:length", (0.0, 0.0, 0.0), "exact_match")
-    found = about(of_studies.cards(find_records(tmp_path)), "length: as published")
+    found = about(of_all_studies(find_records(tmp_path)), "length: as published")
     assert (found.ours, found.p, found.verdict) == ("0.00", "1", "met")
 
 
@@ -599,7 +586,7 @@ def test_distance_is_refuted_or_open_for_all_three_layers_together(tmp_path: Pat
                 plant(tmp_path / f"{name}-{seed}", asked, scores(asked, "test", 80.0, contrasts=cells))
 
     def verdicts() -> set[str]:
-        made = of_studies.cards(find_records(tmp_path))
+        made = of_all_studies(find_records(tmp_path))
         return {one.verdict for one in made if one.claim.startswith("agreement falls more with distance")}
 
     plant_drops({"attention": (24,) * 5, "restricted": (44, 45, 44, 45, 44)})
@@ -615,7 +602,7 @@ def test_a_mean_of_languages_of_which_some_have_run_is_open_and_not_called_not_r
     asked = planted_config(f"lab/studies/g2p/design.py:{LANGUAGES[0]}", seed=1)
     bands = [{"words": [1, 1], "lines": 1_000, "sacrebleu": 85.0}]
     plant(tmp_path / "one", asked, scores(asked, "test", 85.0, edits_as_is=2.0, by_length=bands))
-    alone = about(of_studies.cards(find_records(tmp_path)), "a single model reaches the mean")
+    alone = about(of_all_studies(find_records(tmp_path)), "a single model reaches the mean")
     assert (alone.ours, alone.verdict) == ("", "open")
 
 
@@ -677,7 +664,7 @@ def test_pre_training_of_t5_is_judged_by_p_as_it_is(tmp_path: Path) -> None:
         path.write_text(json.dumps(run))
     plant_each(tmp_path, "configs/prefix_lm.py:full-pre", tuned, "sacrebleu")
     plant_each(tmp_path, "configs/prefix_lm.py:causal-pre", new, "sacrebleu")
-    made = of_studies.cards(find_records(tmp_path))
+    made = of_all_studies(find_records(tmp_path))
     of_t5 = about(made, "pre-training helps the small T5")
     assert (of_t5.p, of_t5.verdict) == ("0.041 (0.083)", "shown")
     assert about(made, "with pre-norm, a decoder alone is better").verdict == "neither"

@@ -87,7 +87,7 @@ def test_a_row_says_where_stage_2_has_another_option_than_its_records_choose(tmp
 
 
 def test_a_run_that_began_with_another_is_not_one_of_a_row(tmp_path: Path) -> None:
-    name = layers.config_of("attention")
+    name = layers.ROWS.configs["attention"]
     for seed in (0, 1):
         config = planted_config(name, seed=seed)
         plant(tmp_path / str(seed), config, scores(config, "test", 80.0))
@@ -98,7 +98,7 @@ def test_a_run_that_began_with_another_is_not_one_of_a_row(tmp_path: Path) -> No
 
 
 def test_a_row_says_if_its_seeds_were_trained_on_different_texts(tmp_path: Path) -> None:
-    name = layers.config_of("attention")
+    name = layers.ROWS.configs["attention"]
 
     def notes(*texts: str) -> list[str]:
         for seed, text in enumerate(texts):
@@ -129,7 +129,7 @@ def test_seeds_beyond_those_of_the_design_do_not_count(tmp_path: Path) -> None:
         found = scores(config, "test", 0.9, accuracy=0.9, nll=0.3)
         plant(tmp_path / f"classifier-{seed}", config, found)
     records = find_records(tmp_path)
-    assert len(scaling.rows(records)["64-200"].scored) == 3
+    assert len(scaling.FIRST.find(records)["64-200"].scored) == 3
     found_families = families.rows(records)
     assert len(found_families["encoder and decoder"].scored) == 5
     assert len(found_families["tense, from scratch"].scored) == 3

@@ -24,19 +24,21 @@ def differences(factor: float, noise: float = 1.0) -> dict[str, np.ndarray]:
 
 
 def test_differences_like_the_papers_are_shown_and_opposite_ones_refuted() -> None:
-    assert second.verdict(differences(0.5))[-1].endswith("is shown")
-    lines = second.verdict(differences(-0.5))
-    assert lines[0].startswith("1. 0 of 12 primary rows") and lines[-1].endswith("is refuted")
+    _, verdict = second.verdict(differences(0.5))
+    assert verdict.word == "shown" and verdict.sentence.endswith("is shown")
+    conditions, verdict = second.verdict(differences(-0.5))
+    assert conditions[0].startswith("1. 0 of 12 primary rows") and verdict.sentence.endswith("is refuted")
     # Three rows turned round: the signs fail, the correlation of the others is left.
     some = differences(0.5)
     for name in ("A1", "C6", "C7"):
         some[name] = -some[name]
-    assert second.verdict(some)[0].startswith("1. 9 of 12") and second.verdict(some)[0].endswith("not met")
-    assert second.verdict(some)[-1].endswith("is neither shown nor refuted")
+    conditions, verdict = second.verdict(some)
+    assert conditions[0].startswith("1. 9 of 12") and conditions[0].endswith("not met")
+    assert verdict.word == "neither" and verdict.sentence.endswith("is neither shown nor refuted")
     some["B1"] = some["B1"][:2]
-    assert second.verdict(some) == [], "two of three seeds leave no verdict"
+    assert second.verdict(some) == ([], ("open", "")), "two of three seeds leave no verdict"
     del some["B1"]
-    assert second.verdict(some) == [], "a primary row that has not run leaves no verdict"
+    assert second.verdict(some) == ([], ("open", "")), "a primary row that has not run leaves no verdict"
 
 
 def test_what_the_parameters_alone_explain_is_not_shown() -> None:
@@ -45,9 +47,9 @@ def test_what_the_parameters_alone_explain_is_not_shown() -> None:
     by_size: dict[str, np.ndarray] = {}
     for place, (name, size) in enumerate(sizes.items()):
         by_size[name] = -0.3 * (size - middle) + 0.001 * place + SEEDS  # rows of one size differ a little
-    lines = second.verdict(by_size)
-    assert "excludes 0: not met" in lines[2] and not lines[-1].endswith("is shown")
-    assert "nan" not in lines[2]
+    conditions, verdict = second.verdict(by_size)
+    assert "excludes 0: not met" in conditions[2] and verdict.word != "shown"
+    assert "nan" not in conditions[2]
 
 
 def test_the_partial_correlation_is_that_of_the_residuals_of_ranks() -> None:
@@ -62,10 +64,10 @@ def test_the_partial_correlation_is_that_of_the_residuals_of_ranks() -> None:
 def test_each_condition_is_needed_and_its_limits_are_those_of_the_design() -> None:
     def ruled(changes: dict[str, float], noise: float = 1.0) -> tuple[list[bool], str]:
         changed = {name: mean + SEEDS for name, mean in changes.items()}
-        lines = second.verdict(differences(1.0, noise) | changed)
-        return [line.endswith(": met") for line in lines[:3]], lines[-1].partition(" do is ")[2]
+        conditions, verdict = second.verdict(differences(1.0, noise) | changed)
+        return [condition.endswith(": met") for condition in conditions], verdict.word
 
-    neither = "neither shown nor refuted"
+    neither = "neither"
     assert ruled({}, noise=10) == ([True, True, True], "shown"), "ten of twelve are enough"
     assert ruled({}, noise=12) == ([False, True, True], neither), "nine are not"
     assert ruled({"C4": -0.5}) == ([True, False, True], neither), "0.69, but from 0.05"
@@ -85,28 +87,28 @@ def test_equivalence_takes_both_one_sided_tests() -> None:
     assert second.equivalent(np.array([0.005, 0.006, 0.007]))
     assert not second.equivalent(np.array([0.028, 0.029, 0.030])), "its interval reaches beyond the margin"
     assert not second.equivalent(np.array([-0.05, -0.051, -0.052]))
-    assert second.row_verdict("A3", np.array([0.005, 0.006, 0.007])) == "equivalent"
-    assert second.row_verdict("A2", np.array([0.005, 0.006, 0.007])) == "", "no verdict was promised"
+    assert second.row_verdict("A3", np.array([0.005, 0.006, 0.007])).sentence == "equivalent"
+    assert second.row_verdict("A2", np.array([0.005, 0.006, 0.007])).sentence == "", "no verdict was promised"
 
 
 def test_a_difference_beyond_the_margin_is_not_called_not_shown() -> None:
     # Around a standard deviation of 0.01 half of the 95 % interval is 0.0248.
-    assert second.row_verdict("C3", np.array([0.046, 0.056, 0.066])) == "not equivalent"
-    assert second.row_verdict("C3", np.array([-0.046, -0.056, -0.066])) == "not equivalent"
-    assert second.row_verdict("C3", np.array([0.044, 0.054, 0.064])) == "not shown"
-    assert second.row_verdict("C3", np.array([-0.04, 0.01, 0.06])) == "not shown"
+    assert second.row_verdict("C3", np.array([0.046, 0.056, 0.066])).sentence == "not equivalent"
+    assert second.row_verdict("C3", np.array([-0.046, -0.056, -0.066])).sentence == "not equivalent"
+    assert second.row_verdict("C3", np.array([0.044, 0.054, 0.064])).sentence == "not shown"
+    assert second.row_verdict("C3", np.array([-0.04, 0.01, 0.06])).sentence == "not shown"
 
 
 def test_a_primary_row_may_be_the_opposite() -> None:
     # Around a standard deviation of 0.01 two standard errors are 0.0115.
-    assert second.row_verdict("A1", np.array([-0.002, -0.012, -0.022])) == "the opposite"
-    assert second.row_verdict("A1", np.array([-0.001, -0.011, -0.021])) == "not shown"
-    assert second.row_verdict("big", np.array([0.3, 0.31, 0.32])) == "the opposite"
+    assert second.row_verdict("A1", np.array([-0.002, -0.012, -0.022])).sentence == "the opposite"
+    assert second.row_verdict("A1", np.array([-0.001, -0.011, -0.021])).sentence == "not shown"
+    assert second.row_verdict("big", np.array([0.3, 0.31, 0.32])).sentence == "the opposite"
 
 
 def test_a_primary_row_needs_the_sign_and_two_standard_errors() -> None:
-    assert second.row_verdict("A1", np.array([0.07, 0.071])) == "", "the third seed has not run"
-    assert second.row_verdict("A1", np.array([0.07, 0.071, 0.072])) == "as the paper"
+    assert second.row_verdict("A1", np.array([0.07, 0.071])).sentence == "", "the third seed has not run"
+    assert second.row_verdict("A1", np.array([0.07, 0.071, 0.072])).sentence == "as the paper"
     # Around a standard deviation of 0.01 two standard errors are 0.0115.
     assert second.agrees(np.array([0.002, 0.012, 0.022]), 0.05)
     assert not second.agrees(np.array([0.001, 0.011, 0.021]), 0.05)

@@ -10,62 +10,43 @@ import numpy as np
 import pytest
 
 from base.table import Table
-from configs.classification import CLASSES
-from data.scan import SPLITS
+from lab.results import TABLES
 from lab.studies.bottleneck import study as bottleneck
-from lab.studies.bottleneck.design import KINDS, RATES
+from lab.studies.bottleneck.design import RATES
 from lab.studies.choice import validated
 from lab.studies.distance import study as distance
 from lab.studies.extrapolation import study as extrapolation
-from lab.studies.extrapolation.design import LENGTH, POSITIONS
+from lab.studies.extrapolation.design import LENGTH
 from lab.studies.families import study as families
 from lab.studies.g2p import study as g2p
 from lab.studies.g2p.design import LANGUAGES
-from lab.studies.index import STUDIES
+from lab.studies.index import STUDIES, studies
 from lab.studies.layers import study as layers
 from lab.studies.layers.design import D_FF
 from lab.studies.mup import design as mup_config
 from lab.studies.mup import study as mup
 from lab.studies.norms import study as norms
-from lab.studies.norms.design import LAYERS, NORMS, SEEDS, WARMUPS
 from lab.studies.norms.design import ROWS as ROWS_OF_NORMS
+from lab.studies.norms.design import SEEDS, WARMUPS
 from lab.studies.optimisers import design as optimisers_config
 from lab.studies.optimisers import study as optimisers
 from lab.studies.scaling import study as scaling
 from lab.studies.scaling.design import LONG_ROWS, ROWS
 from lab.studies.scan import study as scan
 from lab.studies.scan_length import study as scan_length
-from lab.studies.scan_length.design import ROWS as SCAN_LENGTH
 from lab.studies.scores import study as scores_study
-from lab.studies.scores.design import ROWS as SCORES
-from lab.studies.second import study as second
 from model.parameter_count import parameter_count
 from paper.records import Records, find_records
 from paper.rows import load
 from run.folder import model_config
 from tasks.loss import Loss
+from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
 from train.aot.flops import update_flops
 from train.metrics import NotFiniteError, Reporter
 from train.step import Sums
 
 EMPTY = Records([], [], [], [])
-NAMES = {
-    "layers": tuple(D_FF),
-    "extrapolation": POSITIONS,
-    "scan": SPLITS,
-    "scan_length": SCAN_LENGTH,
-    "scaling": ROWS,
-    "families": tuple(CLASSES),
-    "second": second.ROWS,
-    "bottleneck": KINDS,
-    "scores": SCORES,
-    "distance": tuple(D_FF),
-    "norms": tuple(f"{norm}-{layers}" for norm in NORMS for layers in LAYERS),
-    "mup": mup_config.ROWS,
-    "optimisers": optimisers_config.ROWS,
-    "g2p": (*LANGUAGES, "mean"),
-}
 
 
 def row(table: Table, name: str) -> dict[str, str]:
@@ -75,11 +56,15 @@ def row(table: Table, name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_row_stands_there_and_says_that_it_has_not_run(name: str, tmp_path: Path) -> None:
-    table, *_ = STUDIES[name].tables(EMPTY)
-    assert [cells[0] for cells in table.rows] == list(NAMES[name])
+    study = studies()[name]
+    table, *_ = study.tables(EMPTY)
+    labels = [f"| {cells[0]} " for cells in table.rows]
+    committed = (ROOT / TABLES).read_text(encoding="utf-8").partition(f"### {table.title}\n")[2].partition("\n###")[0]
+    assert [line for line in labels if f"\n{line}" not in committed] == []
+    assert len(labels) == len(set(labels)) == committed.count("\n| ") - 1, "one line is the head"
     assert all("not run" in cells and len(cells) == len(table.head) for cells in table.rows)
-    assert all(isinstance(label, str) for label in STUDIES[name].rows(EMPTY)), "labels of curves in the report"
-    STUDIES[name].plot(EMPTY, tmp_path / "empty.svg")
+    assert all(isinstance(label, str) for label in study.rows(EMPTY)), "labels of curves in the report"
+    study.plot(EMPTY, tmp_path / "empty.svg")
     assert (tmp_path / "empty.svg").read_text().rstrip().endswith("</svg>")
 
 
@@ -90,7 +75,7 @@ def test_mixers_are_compared_with_attention_seed_by_seed(tmp_path: Path) -> None
         ("recurrent", 0, 1.8, 79.0),
         ("recurrent", 1, 2.2, 67.0),
     ):
-        config = planted_config(layers.config_of(mixer), seed=seed)
+        config = planted_config(layers.ROWS.configs[mixer], seed=seed)
         plant(tmp_path / f"{mixer}{seed}", config, scores(config, "test", bleu, perplexity=perplexity), hours=seed + 1)
     records = find_records(tmp_path)
     found = row(layers.tables(records)[0], "recurrent")
@@ -100,7 +85,7 @@ def test_mixers_are_compared_with_attention_seed_by_seed(tmp_path: Path) -> None
     (note,) = [note for note in layers.tables(records)[0].notes if note.startswith("sacreBLEU − attention: p")]
     assert note.endswith("t-test over the seeds: recurrent 0.3")  # 1 - 2 atan(2) / pi, of t = 2
     assert (found["perplexity"], found["training minutes"], found["seeds"]) == ("2.000 ± 0.283", "90.00 ± 42.43", "2")
-    cfg = load(layers.config_of("recurrent"))
+    cfg = load(layers.ROWS.configs["recurrent"])
     operations = 300 * update_flops(model_config(cfg, 1_800), 2_048 // 64, 64, 64)
     assert float(found["training operations"]) == pytest.approx(operations, rel=1e-2)
     assert row(layers.tables(records)[0], "attention")["sacreBLEU − attention"] == ""
@@ -222,7 +207,7 @@ LAW = np.array([0.7, 30.0, 0.45, 900.0, 0.62])
 
 
 def law_of_first(folder: Path) -> Table:
-    runs = scaling.rows(find_records(folder))
+    runs = scaling.FIRST.find(find_records(folder))
     return scaling.law_table(runs, scaling.fitted(runs), "scaling-law", "Scaling")
 
 
@@ -236,7 +221,7 @@ def test_a_law_is_found_again_and_the_largest_run_predicted(tmp_path: Path, monk
             search = ("beam", "alpha", "extra_length", "sacrebleu")
             plant(tmp_path / f"{name}-{seed}", config, {key: one for key, one in whole.items() if key not in search})
     records = find_records(tmp_path)
-    rows = scaling.rows(records)
+    rows = scaling.FIRST.find(records)
     points = scaling.gathered({name: rows[name] for name in ROWS[:-1]})
     assert len(points.n) == 30
     found, exact = scaling.fit(points), scaling.fit(points._replace(nll=scaling.predicted(LAW, points.n, points.d)))
@@ -317,11 +302,11 @@ def test_the_floor_is_judged_as_the_design_says(
         for seed in range(scaling.SEEDS):
             config = planted_config(f"{scaling.FILE}:{name}", seed=seed)
             plant(tmp_path / f"{name}-{seed}", config, scores(config, "test", 1.0, nll=2.0, nll_by_position=[2.0]))
-    runs = scaling.rows(find_records(tmp_path), LONG_ROWS)
+    runs = scaling.LONG.find(find_records(tmp_path))
     law = scaling.Fitted(9, np.full(7, 0.5), np.full(7, low), np.full(7, high))
-    said = scaling.verdict_on_floor(runs, law)
-    assert said.startswith(f"verdict on E: {expected}")
-    assert ("at most 1.96" in said) == (expected in ("shown", "refuted"))
+    verdict = scaling.verdict_on_floor(runs, law)
+    assert verdict.word == expected and verdict.sentence.startswith(expected)
+    assert ("at most 1.96" in verdict.sentence) == (expected in ("shown", "refuted"))
 
 
 def test_the_best_size_grows_with_operations_to_the_power_that_the_table_says(

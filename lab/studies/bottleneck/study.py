@@ -1,6 +1,5 @@
 """Does one fixed vector hold a long sentence? BLEU by the source's length, by the rule of `design.py`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,51 +7,21 @@ from jaxtyping import Float
 
 from base.intervals import half_interval, with_interval
 from base.table import NOT_RUN, Table, spread
+from lab.cards.card import NEITHER, Card, Claim, Verdict, between, compare
 from lab.studies.bottleneck.design import CHOSEN, KINDS, RATES
 from lab.studies.choice import stage_1
+from lab.studies.plots import legend
+from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
-from paper.tables.cost import cost
+from paper.rows import RowRuns
 from paper.tables.trend import INTERVAL, differences_by_seed
 
 FILE = "lab/studies/bottleneck/design.py"
+ROWS = Rows(configs(FILE, KINDS), measure="by_length", seeds=SEEDS)
 SHORT, LONG = 6, 16  # the bands of lengths that are compared, by their first number of words
 COMPARED = ("additive", "dot")
-
-
-def tables(records: Records) -> list[Table]:
-    """Returns one row for each kind, with the verdict in the notes, and the choice of rates."""
-    runs = rows(records)
-    drops = {kind: dropped(row) for kind, row in runs.items()}
-    bands = f"{SHORT} to {SHORT + 4}", f"{LONG} to {LONG + 4}"
-    head = (
-        "decoder sees",
-        "rate",
-        *(f"BLEU of sources of {band} words" for band in bands),
-        "drop",
-        "drop minus that of fixed",
-        "all: BLEU",
-        "seeds",
-        "cost",
-    )
-    lines = [_line(kind, row, drops) for kind, row in runs.items()]
-    notes = [
-        "the design, its rule and what was expected: lab/studies/bottleneck/design.py, committed before the first run",
-        verdict(drops),
-        f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
-        *run_notes(runs),
-        *caveat_notes(runs),
-    ]
-    study = Table("bottleneck", "One vector for a sentence, or attention", head, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(KINDS, RATES), "rate", CHOSEN)]
-
-
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each kind with the rate that it chose, and the seeds of the design."""
-    of_design = with_seeds(records, SEEDS)
-    return {kind: row_runs(of_design, f"{FILE}:{kind}", "test", "by_length") for kind in KINDS}
 
 
 def bleu(row: RowRuns, first: int) -> Float[np.ndarray, " seeds"]:
@@ -65,53 +34,89 @@ def bleu(row: RowRuns, first: int) -> Float[np.ndarray, " seeds"]:
 
 
 def dropped(row: RowRuns) -> dict[int, float]:
-    """Returns how much BLEU falls from the short band to the long one, by the seed."""
+    """Subtracts the BLEU of the long band from that of the short one, by the seed."""
     drops = bleu(row, SHORT) - bleu(row, LONG)
     return {scored.run.config["seed"]: float(drop) for scored, drop in zip(row.scored, drops, strict=True)}
 
 
-def more(drops: Mapping[str, Mapping[int, float]], kind: str, dropping: str = "fixed") -> Float[np.ndarray, " seeds"]:
-    """Returns how much more BLEU `dropping` loses than `kind`, for each seed that both have."""
-    return differences_by_seed(drops[dropping], drops[kind])
+def mean_bleu(first: int) -> Column:
+    """Shows the BLEU of a band."""
+    return lambda kind, runs: spread(bleu(runs[kind], first).tolist()) or NOT_RUN
 
 
-def verdict(drops: Mapping[str, Mapping[int, float]]) -> str:
-    """Returns what the rule of the design says."""
+def minus_fixed(kind: str, runs: Runs) -> str:
+    """Shows how much more a kind drops than one fixed vector."""
+    return "" if kind == "fixed" else with_interval(-more(runs, kind), 2)
+
+
+COLUMNS = {
+    "rate": chosen(CHOSEN),
+    f"BLEU of sources of {SHORT} to {SHORT + 4} words": mean_bleu(SHORT),
+    f"BLEU of sources of {LONG} to {LONG + 4} words": mean_bleu(LONG),
+    "drop": lambda kind, runs: spread(list(dropped(runs[kind]).values())),
+    "drop minus that of fixed": minus_fixed,
+    "all: BLEU": mean("sacrebleu"),
+    "seeds": count_seeds,
+    "cost": mean_cost,
+}
+
+
+def tables(records: Records) -> list[Table]:
+    """Compares the kinds, with the verdict in the notes, and shows the choice of rates."""
+    runs = ROWS.find(records)
+    notes = [
+        "the design, its rule and what was expected: lab/studies/bottleneck/design.py, committed before the first run",
+        f"verdict: {verdict(runs).sentence}",
+        f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
+    ]
+    study = table("bottleneck", "One vector for a sentence, or attention", "decoder sees", COLUMNS, runs, notes)
+    return [study, stage_1(records, study, FILE, dict.fromkeys(KINDS, RATES), "rate", CHOSEN)]
+
+
+def more(runs: Runs, kind: str, dropping: str = "fixed") -> Float[np.ndarray, " seeds"]:
+    """Subtracts the drop of `kind` from that of `dropping`, for each seed that both have."""
+    return differences_by_seed(dropped(runs[dropping]), dropped(runs[kind]))
+
+
+def verdict(runs: Runs) -> Verdict:
+    """Judges by the rule of the design."""
     means: list[float] = []
     lower_ends: list[float] = []
     for kind in COMPARED:
-        differences = more(drops, kind)
+        differences = more(runs, kind)
         half = half_interval(differences)
         if half is None or len(differences) < len(SEEDS):
-            return f"verdict: open, because fixed and the two with attention need {len(SEEDS)} seeds each"
+            why = f"because fixed and the two with attention need {len(SEEDS)} seeds each"
+            return Verdict("open", f"open, {why}")
         means.append(float(differences.mean()))
         lower_ends.append(means[-1] - half)
     if min(lower_ends) > 0:
-        return "verdict: shown; one fixed vector drops more than additive and than dot-product attention"
+        return Verdict("shown", "shown; one fixed vector drops more than additive and than dot-product attention")
     if max(means) <= 0:
-        return "verdict: refuted; one fixed vector drops no more than additive and dot-product attention"
-    return "verdict: neither shown nor refuted"
+        return Verdict("refuted", "refuted; one fixed vector drops no more than additive and dot-product attention")
+    return NEITHER
 
 
-def _line(kind: str, row: RowRuns, drops: Mapping[str, Mapping[int, float]]) -> tuple[str, ...]:
-    rate = str(CHOSEN.get(kind, "not chosen"))
-    short = long = NOT_RUN
-    drop = ""
-    if row.scored:
-        short = spread(bleu(row, SHORT).tolist())
-        long = spread(bleu(row, LONG).tolist())
-        drop = spread(list(drops[kind].values()))
-    return (
-        row.label(kind),
-        rate,
-        short,
-        long,
-        drop,
-        "" if kind == "fixed" else with_interval(-more(drops, kind), 2),
-        row.shown("sacrebleu"),
-        str(len(row.scored)),
-        cost(row.scored),
-    )
+def cards(records: Records) -> list[Card]:
+    """Claims that one vector loses more than attention, and the Transformer no more than LSTMs with attention."""
+    runs = ROWS.find(records)
+    about = "One vector for a sentence: BLEU that is lost from short sources to long ones"
+    fixed, transformer = runs["fixed"], runs["transformer"]
+    loses: list[Claim] = []
+    holds: list[Claim] = []
+    for kind in COMPARED:
+        text = f"one fixed vector loses more than {kind} attention"
+        loses.append(Claim(text, [fixed, runs[kind]], more(runs, kind), 1))
+        text = f"the Transformer loses no more than an LSTM with {kind} attention"
+        holds.append(Claim(text, [transformer, runs[kind]], more(runs, kind, "transformer"), -1))
+    text = "additive attention translates better than the Transformer"
+    best = between(text, runs["additive"], transformer, "sacrebleu", 1)
+    rule = verdict(runs)  # for both together
+    return [
+        *(card.by_rule(rule) for card in compare(about, loses, 2)),
+        *compare(about, holds, 2),
+        *compare("One vector for a sentence: BLEU on sources of any length", [best], 2),
+    ]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -122,12 +127,14 @@ def plot(records: Records, path: Path) -> None:
     """
     with drawn(path, 6.5, 4) as figure:
         axes = figure.subplots()
-        for place, (kind, row) in enumerate(rows(records).items()):
+        for place, (kind, row) in enumerate(ROWS.find(records).items()):
             if not row.scored:
                 continue
             first_words = [band["words"][0] for band in row.scored[0].scores["by_length"]]
             bleu_sf = np.stack([bleu(row, first) for first in first_words], axis=1)
             curve(axes, np.array(first_words) + 2, bleu_sf, place, kind, marker="o")
         axes.set(xlabel="words of the source, in bands of five", ylabel="sacreBLEU")
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside lower center", ncols=4, fontsize=7)
+        legend(figure, axes, 4)
+
+
+STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "bottleneck"), *ROWS.commands()])

@@ -8,61 +8,76 @@ from jaxtyping import Float
 
 from base.intervals import with_interval
 from base.table import NOT_RUN, Table, spread
+from lab.cards.card import Card, Claim, compare
 from lab.studies.extrapolation.design import LENGTH, POSITIONS
+from lab.studies.plots import legend
+from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean_cost, table
+from model.config import ModelConfig
 from model.parameter_count import parameter_count
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
-from paper.tables.cost import cost
+from paper.rows import RowRuns, load
 from paper.tables.trend import INTERVAL, differences_by_seed
 from run.folder import model_config
 
 FILE = "lab/studies/extrapolation/design.py"
+ROWS = Rows(configs(FILE, POSITIONS), measure="nll_by_position")
 # The first is within the training length, with enough before it to read.
 BANDS = ((LENGTH // 2, LENGTH), (LENGTH, 2 * LENGTH), (2 * LENGTH, 4 * LENGTH))
 SMOOTHED = 4  # positions of a point of the figure
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each kind of positions."""
-    names = [f"{first + 1} to {last}" for first, last in BANDS]
-    head = (
-        "positions",
-        *(f"nats a token at position: {name}" for name in names),
-        *(f"minus {names[0]}: {name}" for name in names[1:]),
-        "parameters",
-        "seeds",
-        "cost",
-    )
-    runs = rows(records)
-    lines = [_line(kind, row) for kind, row in runs.items()]
+    """Compares the kinds of positions."""
+    within, *beyond = BANDS
+    columns = {f"nats a token at position: {name_of(band)}": mean_over(band) for band in BANDS}
+    columns |= {f"minus {name_of(within)}: {name_of(band)}": rise_to(band) for band in beyond}
+    columns |= {"parameters": count_parameters, "seeds": count_seeds, "cost": mean_cost}
     notes = [
         f"language models of the built-in corpus's English, trained on rows of {LENGTH} tokens that begin anywhere, "
         f"and tested on rows of {BANDS[-1][1]}; position 1 is the first predicted token",
         f"a table of learned positions has {LENGTH} rows: longer rows cannot be read at all",
         f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    return [Table("extrapolation", "Positions beyond the training length", head, lines, notes)]
+    title = "Positions beyond the training length"
+    return [table("extrapolation", title, "positions", columns, ROWS.find(records), notes)]
 
 
-def _line(kind: str, row: RowRuns) -> tuple[str, ...]:
-    cfg = load(f"{FILE}:{kind}")
-    config = model_config(cfg, cfg.data.vocab_size)
-    nll = [banded(row, band) for band in BANDS]
-    shown: list[str] = []
-    for values, band in zip(nll, BANDS, strict=True):
-        shown.append(spread(values.tolist(), 3) or _missing(row, band, config.encoding.limit))
-    beyond = [with_interval(risen(row, band), 3) for band in BANDS[1:]]
-    return (
-        row.label(kind),
-        *shown,
-        *beyond,
-        f"{parameter_count(config, decoder_only=True):,}",
-        str(len(row.scored)),
-        cost(row.scored),
-    )
+def name_of(band: tuple[int, int]) -> str:
+    """Names a band by its positions, which count from 1."""
+    first, last = band
+    return f"{first + 1} to {last}"
+
+
+def mean_over(band: tuple[int, int]) -> Column:
+    """Shows the mean over a band, or why there is none."""
+
+    def cell(kind: str, runs: Runs) -> str:
+        row = runs[kind]
+        nll = spread(banded(row, band).tolist(), 3)
+        if nll:
+            return nll
+        limit = config_of(kind).encoding.limit
+        if limit is not None and limit < band[1]:
+            return "not learned"
+        return "not evaluated" if row.scored else row.missing or NOT_RUN
+
+    return cell
+
+
+def rise_to(band: tuple[int, int]) -> Column:
+    """Shows by how much a band is above that within the training length."""
+    return lambda kind, runs: with_interval(risen(runs[kind], band), 3)
+
+
+def count_parameters(kind: str, runs: Runs) -> str:
+    return f"{parameter_count(config_of(kind), decoder_only=True):,}"
+
+
+def config_of(kind: str) -> ModelConfig:
+    """Loads the model's config of a row."""
+    cfg = load(ROWS.configs[kind])
+    return model_config(cfg, cfg.data.vocab_size)
 
 
 def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
@@ -90,12 +105,20 @@ def _banded_by_seed(row: RowRuns, band: tuple[int, int]) -> dict[int, float]:
     return dict(zip(seeds, banded(row, band), strict=False))  # `banded` may have none
 
 
-def _missing(row: RowRuns, band: tuple[int, int], limit: int | None) -> str:
-    if limit is not None and limit < band[1]:
-        return "not learned"
-    if row.scored:
-        return "not evaluated"
-    return row.missing or NOT_RUN
+def cards(records: Records) -> list[Card]:
+    """Claims that the loss stays what it is, and that sinusoids are worse than no positions at all."""
+    runs = ROWS.find(records)
+    within, *_, beyond = BANDS
+    about = f"Positions beyond the training length, nats a token at {name_of(beyond)}"
+    stay = [
+        Claim(f"positions {kind}: not above those at {name_of(within)}", [row], risen(row, beyond), -1)
+        for kind, row in runs.items()
+        if kind != "learned"  # has no entries beyond the training length
+    ]
+    sinusoidal, none = runs["sinusoidal"], runs["none"]
+    apart_s = apart(sinusoidal, none, beyond)
+    worse = Claim("sinusoidal positions are worse than none", [sinusoidal, none], apart_s, 1)
+    return [*compare(about, stay, 3), *compare(about, [worse], 3)]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -106,7 +129,7 @@ def plot(records: Records, path: Path) -> None:
     """
     with drawn(path, 6.5, 4) as figure:
         axes = figure.subplots()
-        for place, (kind, row) in enumerate(rows(records).items()):
+        for place, (kind, row) in enumerate(ROWS.find(records).items()):
             if not row.scored:
                 continue
             nll_st = smoothed([seed.scores["nll_by_position"] for seed in row.scored])
@@ -115,16 +138,22 @@ def plot(records: Records, path: Path) -> None:
         axes.axvline(LENGTH, color="grey", linestyle=":")
         axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
-
-
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each kind of positions."""
-    return {kind: row_runs(records, f"{FILE}:{kind}", "test", "nll_by_position") for kind in POSITIONS}
+        legend(figure, axes, 3)
 
 
 def smoothed(nll: Sequence[Sequence[float]]) -> Float[np.ndarray, "seeds points"]:
     """Returns the means of `SMOOTHED` positions, of every seed as far as all reach."""
     length = min(map(len, nll)) // SMOOTHED * SMOOTHED
     return np.array([nll_t[:length] for nll_t in nll]).reshape(len(nll), -1, SMOOTHED).mean(-1)
+
+
+def commands() -> Commands:
+    """Scores each row as far as it can be read."""
+    commands: Commands = []
+    for kind, command in ROWS.commands():
+        row_length = LENGTH if kind == "learned" else 4 * LENGTH
+        commands.append((kind, f"{command} --row_length={row_length}"))
+    return commands
+
+
+STUDY = Study(ROWS.find, tables, cards, plot, commands())

@@ -1,5 +1,6 @@
 """Families on one block: does training without labels help afterwards, and does a translator need an encoder?"""
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -11,11 +12,14 @@ from matplotlib.axes import Axes
 from base.intervals import with_interval
 from base.table import Table
 from configs.classification import CLASSES
+from lab.cards.card import Card, Claim, between, compare, measure, met, verdict_by_sign
+from lab.studies.study import Commands, Runs, Study, count_seeds, mean, mean_cost, minus, table
 from paper.drawing import colour, drawn
+from paper.launch import folder_of, train
 from paper.records import Records
 from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes, with_seeds
 from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, paired_differences, tested
+from paper.tables.trend import INTERVAL, p_value, paired_differences, tested
 from run.folder import as_json
 
 WAYS = ("fine-tuned", "from scratch")
@@ -38,6 +42,7 @@ PAIRS = (
     ("T5, fine-tuned", "T5"),
     ("decoder alone, pre-norm", "decoder alone, causal, pre-norm"),
 )
+WITHIN = 2.0  # predicted in configs/prefix_lm.py, for pre-norm
 
 
 class Beginning(NamedTuple):
@@ -53,7 +58,7 @@ class Beginning(NamedTuple):
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each property of sentences, and one for each translator."""
+    """Compares both ways of each property of sentences, and the translators."""
     return [_classifiers(records), _translators(records)]
 
 
@@ -88,23 +93,18 @@ def _classifiers(records: Records) -> Table:
     return Table("families", "Classifiers: from a masked language model and from scratch", head, lines, notes)
 
 
+COLUMNS = {
+    "sacreBLEU": mean("sacrebleu"),
+    "sacreBLEU − encoder and decoder": minus(BASE, "sacrebleu", 2),
+    "exact match %": mean("exact_match"),
+    "perplexity": mean("perplexity", 3),
+    "seeds": count_seeds,
+    "cost": mean_cost,
+}
+
+
 def _translators(records: Records) -> Table:
     runs = translators(records)
-    head = ("model", "sacreBLEU", "sacreBLEU − encoder and decoder", "exact match %", "perplexity", "seeds", "cost")
-    lines: list[tuple[str, ...]] = []
-    for name, row in runs.items():
-        difference = "" if name == BASE else with_interval(paired_differences(row, runs[BASE], "sacrebleu"), 2)
-        lines.append(
-            (
-                row.label(name),
-                row.shown("sacrebleu"),
-                difference,
-                row.shown("exact_match"),
-                row.shown("perplexity", 3),
-                str(len(row.scored)),
-                cost(row.scored),
-            )
-        )
     compared = {f"{name} − {minus}": paired_differences(runs[name], runs[minus], "sacrebleu") for name, minus in PAIRS}
     notes = [
         "the built-in corpus, with equally many updates and tokens each; the fine-tuned one was pre-trained first",
@@ -112,10 +112,8 @@ def _translators(records: Records) -> Table:
         *(f"{name}: {with_interval(seeds, 2)} sacreBLEU" for name, seeds in compared.items() if len(seeds)),
         *tested(compared, "sacreBLEU"),
         *beginnings(records, runs, DENOISING),
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    return Table("families-translators", "Translators by family", head, lines, notes)
+    return table("families-translators", "Translators by family", "model", COLUMNS, runs, notes)
 
 
 def beginnings(records: Records, rows: dict[str, RowRuns], pretraining: str) -> list[str]:
@@ -175,6 +173,40 @@ def _percent(row: RowRuns) -> str:
     return row._replace(scored=scored).shown("accuracy", 1)
 
 
+def cards(records: Records) -> list[Card]:
+    """Claims that pre-training helps, and what a decoder alone and a small T5 can do."""
+    runs = rows(records)
+    of_classes: list[Claim] = []
+    for name in CLASSES:
+        tuned, new = (runs[f"{name}, {way}"] for way in WAYS)
+        gained = 100 * paired_differences(tuned, new, "accuracy")
+        of_classes.append(Claim(f"pre-training helps: {name}", [tuned, new], gained, 1))
+    made = compare("Pre-training a classifier, points of accuracy", of_classes, 1)
+    texts = "pre-training helps the small T5", "with pre-norm, a decoder alone is better if it sees the whole source"
+    pairs = [
+        between(text, runs[name], runs[other], "sacrebleu", 1) for text, (name, other) in zip(texts, PAIRS, strict=True)
+    ]
+    of_t5, of_decoder = compare("Translators by family, sacreBLEU", pairs, 2)
+    gained = pairs[0].values
+    of_t5 = of_t5._replace(verdict=verdict_by_sign(gained, p_value(gained), 1))  # by configs/denoising.py, without Holm
+    return [*made, of_t5, of_decoder, *_minus_base(runs)]
+
+
+def _minus_base(runs: Runs) -> list[Card]:
+    about = "Translators by family, sacreBLEU minus that of encoder and decoder"
+    cards: list[Card] = []
+    base = runs[BASE]
+    for name, row in runs.items():
+        if name.startswith("decoder alone"):
+            claim = between(f"{name}: every seed within {WITHIN:g}", row, base, "sacrebleu", 0)
+            card = measure(about, claim, 2)
+            if len(claim.values):
+                card = card._replace(verdict=met(bool(np.abs(claim.values).max() <= WITHIN)))
+            cards.append(card)
+    worse = [between(f"{name}: worse", runs[name], base, "sacrebleu", -1) for name in ("T5", "T5, fine-tuned")]
+    return [*cards, *compare(about, worse, 2)]
+
+
 def plot(records: Records, path: Path) -> None:
     """Draws every seed's accuracy and BLEU into a file.
 
@@ -197,8 +229,8 @@ def _draw(axes: Axes, runs: dict[str, RowRuns], key: str) -> None:
     axes.set_yticks(-np.arange(len(runs)), runs, fontsize=7)
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of all of these."""
+def rows(records: Records) -> Runs:
+    """Finds the runs of all of these."""
     return classifiers(records) | translators(records)
 
 
@@ -217,3 +249,29 @@ def translators(records: Records) -> dict[str, RowRuns]:
     """Returns the runs of each translator, of the seeds that the designs allow."""
     of_design = with_seeds(records, TRANSLATOR_SEEDS)
     return {name: row_runs(of_design, config, "test", begun=begun) for name, (config, begun) in TRANSLATORS.items()}
+
+
+def commands() -> Commands:
+    """Trains each row; what is fine-tuned after the training that it begins with."""
+    commands: Commands = []
+    for name, way in itertools.product(CLASSES, WAYS):
+        pretraining = PRETRAINING if way == WAYS[0] else ""
+        commands.append((f"{name}, {way}", _begun(f"configs/classification.py:{name}", pretraining)))
+    for name, (config, is_begun) in TRANSLATORS.items():
+        commands.append((name, _begun(config, DENOISING if is_begun else "")))
+    return commands
+
+
+def _begun(config: str, pretraining: str) -> str:
+    """Gives the command of a run that begins with the parameters and the subwords of another, if there is one."""
+    if not pretraining:
+        return train(config, "test")
+    first = f"runs/{folder_of(pretraining)}"
+    own = f"runs/{folder_of(config)}-tuned"
+    return (
+        f"{train(pretraining, 'test')} && python -m train --config={config} --workdir={own} --init={first} "
+        f"--config.data.tokenizer={first}/tokenizer.model && python -m infer --workdir={own} --split=test"
+    )
+
+
+STUDY = Study(rows, tables, cards, plot, commands())

@@ -7,15 +7,20 @@ import numpy as np
 
 from base.intervals import wilson
 from base.table import NOT_RUN, Table, number, spread
+from lab.cards.card import OPEN, Card, Claim, Verdict, measure, met, verdict_by_number
 from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PILOT, UPDATES
+from lab.studies.plots import draw_seeds
+from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from paper.drawing import colour, drawn
+from paper.launch import sweep
 from paper.published import G2P
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, dagger_notes_on, marked, row_runs, run_notes, with_seeds
+from paper.rows import RowRuns, dagger_notes_on, marked, row_runs, with_seeds
 from paper.tables.cost import cost
 
 FILE = "lab/studies/g2p/design.py"
+ROWS = Rows(configs(FILE, LANGUAGES), measure="edits_as_is", seeds=SEEDS)
 TITLE = "Pronunciations in ten languages"
 MEMBERS = len(SEEDS)  # of an ensemble
 PUBLISHED = float(np.mean(list(G2P.values())))
@@ -25,62 +30,44 @@ Errors = Mapping[str, Mapping[int, float]]  # % of words, by language and seed
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns three tables: each language and their mean, with the verdict; what stage 1 found; longer training."""
-    runs = rows(records)
+    """Compares each language and their mean, with the verdict; what stage 1 found; and longer training."""
+    runs = ROWS.find(records)
     together = word_errors(ensembles(records))
     alone = word_errors(runs)
-    lines: list[tuple[str, ...]] = []
-    for language, row in runs.items():
-        lines.append(
-            (
-                row.label(language),
-                number(G2P[language], 1),
-                spread(list(together[language].values()), 2) or NOT_RUN,
-                spread(list(alone[language].values()), 2) or NOT_RUN,
-                interval(row),
-                spread(row.values("edits_as_is"), 2),
-                str(len(row.scored)),
-                cost(row.scored),
-            )
-        )
-    means = list(mean_of(alone).values())
-    all_together = spread(list(mean_of(together).values()), 2) or NOT_RUN
-    all_alone = spread(means, 2) or NOT_RUN
-    mean = ("mean", number(PUBLISHED, 2), all_together, all_alone, "", "", str(len(means)), "")
-    head = (
-        "language",
-        "word errors %: published, an ensemble",
-        f"word errors %: ours, an ensemble of {MEMBERS}",
-        "word errors %: ours, alone",
-        "95 % interval",
-        "phone errors %: ours, alone",
-        "seeds",
-        "cost",
-    )
+    columns = {
+        "word errors %: published, an ensemble": lambda language, runs: number(G2P[language], 1),
+        f"word errors %: ours, an ensemble of {MEMBERS}": lambda language, runs: _mean(together[language]),
+        "word errors %: ours, alone": lambda language, runs: _mean(alone[language]),
+        "95 % interval": lambda language, runs: interval(runs[language]),
+        "phone errors %: ours, alone": lambda language, runs: spread(runs[language].values("edits_as_is"), 2),
+        "seeds": count_seeds,
+        "cost": mean_cost,
+    }
     notes = [
         "the design, its rule and what was predicted: lab/studies/g2p/design.py, committed before the first run",
-        verdict(together),
+        f"verdict: {verdict(together).sentence}",
         "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
         "95 % interval: Wilson's, for the number of test words, around the mean of single models",
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    return [Table("g2p", TITLE, head, [*lines, mean], notes), stage_1(records), longer(records)]
+    study = table("g2p", TITLE, "language", columns, runs, notes)
+    means = mean_of(alone)
+    ours = _mean(mean_of(together)), _mean(means)
+    study.rows.append(("mean", number(PUBLISHED, 2), *ours, "", "", str(len(means)), ""))
+    return [study, stage_1(records), longer(records)]
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each language in stage 2, each alone."""
-    return {language: _of_stage_2(records, language, 1) for language in LANGUAGES}
+def _mean(errors: Mapping[int, float]) -> str:
+    return spread(list(errors.values()), 2) or NOT_RUN
 
 
-def ensembles(records: Records) -> dict[str, RowRuns]:
-    """Returns the ensemble of the seeds of each language, the newest, listed under the first seed."""
-    alone = rows(records)
-    found: dict[str, RowRuns] = {}
-    for language in LANGUAGES:
-        members = {scored.scores["params_sha256"] for scored in alone[language].scored}
-        of_members = [_with_ensembles(run, members) for run in records.runs]
-        found[language] = _of_stage_2(records._replace(runs=of_members), language, MEMBERS)
+def ensembles(records: Records) -> Runs:
+    """Finds the ensemble of the seeds of each language, the newest, listed under the first seed."""
+    of_design = with_seeds(records, SEEDS)
+    found: Runs = {}
+    for language, alone in ROWS.find(records).items():
+        members = {scored.scores["params_sha256"] for scored in alone.scored}
+        of_members = of_design._replace(runs=[_with_ensembles(run, members) for run in of_design.runs])
+        found[language] = row_runs(of_members, ROWS.configs[language], "test", "edits_as_is", MEMBERS)
     return found
 
 
@@ -91,10 +78,6 @@ def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
     """
     kept = [one for one in run.evaluations if set(one.scores.get("members", ())) == members]
     return run._replace(evaluations=kept, config={**run.config, "seed": SEEDS[0]})
-
-
-def _of_stage_2(records: Records, language: str, members: int) -> RowRuns:
-    return row_runs(with_seeds(records, SEEDS), f"{FILE}:{language}", "test", "edits_as_is", members)
 
 
 def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:
@@ -126,12 +109,33 @@ def interval(row: RowRuns) -> str:
     return f"{number(100 * low, 1)} to {number(100 * high, 1)}"
 
 
-def verdict(together: Errors) -> str:
-    """Returns what the rule of the design says of the ensembles."""
+def verdict(together: Errors) -> Verdict:
+    """Judges the ensembles by the rule of the design."""
     means = list(mean_of(together).values())
     if not means:
-        return f"verdict: open, because not every language has an ensemble of {MEMBERS}"
-    return f"verdict: {'met' if means[0] <= PUBLISHED else 'not met'}; the ensembles' mean is {number(means[0], 2)} %"
+        return Verdict(OPEN, f"open, because not every language has an ensemble of {MEMBERS}")
+    word = met(means[0] <= PUBLISHED)
+    return Verdict(word, f"{word}; the ensembles' mean is {number(means[0], 2)} %")
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that the mean of the published ensembles is reached, by single models and by ensembles."""
+    about = f"Pronunciations, {len(G2P)} languages: word errors, %"
+    source = f"{number(PUBLISHED, 2)}, Ashby et al. 2021"
+    runs = {"a single model": ROWS.find(records), f"an ensemble of {MEMBERS}": ensembles(records)}
+    cards: list[Card] = []
+    for name, of_language in runs.items():
+        means = np.array(list(mean_of(word_errors(of_language)).values()))
+        counts = [len(row.scored) for row in of_language.values()]
+        text = f"{name} reaches the mean of the published ensembles"
+        ours = number(float(means.mean()), 2) if len(means) else NOT_RUN
+        card = measure(about, Claim(text, list(of_language.values()), means, 0, source, ours), 2)
+        if len(means):
+            card = card._replace(verdict=verdict_by_number(PUBLISHED - means))
+        elif any(counts):  # some languages have run, and the mean is of all
+            card = card._replace(ours="", verdict=OPEN)
+        cards.append(card)
+    return cards
 
 
 def stage_1(records: Records) -> Table:
@@ -202,9 +206,11 @@ def plot(records: Records, path: Path) -> None:
     """
     with drawn(path, 6, 3.2) as figure:
         axes = figure.subplots()
-        for place, (language, of_language) in enumerate(word_errors(rows(records)).items()):
-            values = list(of_language.values())
-            axes.plot(np.full(len(values), place), values, "o", color=colour(0))
-            axes.plot((place - 0.3, place + 0.3), (G2P[language], G2P[language]), color="grey")
+        for place, (language, of_language) in enumerate(word_errors(ROWS.find(records)).items()):
+            draw_seeds(axes, place, list(of_language.values()), colour(0), G2P[language])
         axes.set_xticks(range(len(LANGUAGES)), LANGUAGES, rotation=30)
         axes.set(ylim=(-1, None), ylabel="word errors %; grey: published")
+
+
+MORE_UPDATES = (f"stage {LONGER}", sweep(f"{FILE}:{LONGER}", f"g2p-{LONGER}"))
+STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "g2p"), *ROWS.commands(), MORE_UPDATES])

@@ -4,67 +4,71 @@ from pathlib import Path
 
 import numpy as np
 
-from base.intervals import with_interval
 from base.table import NOT_RUN, Table, spread
+from lab.cards.card import Card, between, compare
 from lab.studies.layers.design import D_FF
+from lab.studies.study import Rows, Runs, Study, configs, count_seeds, differences, mean, mean_cost, minus, table
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
-from paper.tables.cost import analytic_flops, cost
+from paper.rows import RowRuns, load
+from paper.tables.cost import analytic_flops
 from paper.tables.table3 import parameters
-from paper.tables.trend import INTERVAL, paired_differences, tested
+from paper.tables.trend import INTERVAL, tested
 
 FILE = "lab/studies/layers/design.py"
+ROWS = Rows(configs(FILE, D_FF))
 BASE = "attention"
-COMPARED = {"perplexity": "log perplexity", "sacrebleu": "sacreBLEU"}
-HEAD = (
-    "layer",
-    "perplexity",
-    "log perplexity − attention",
-    "sacreBLEU",
-    "sacreBLEU − attention",
-    "parameters",
-    "training operations",
-    "training minutes",
-    "seeds",
-    "cost",
-)
+
+
+def count_parameters(mixer: str, runs: Runs) -> str:
+    return f"{parameters(ROWS.configs[mixer], runs[mixer]):,}"
+
+
+def training_operations(mixer: str, runs: Runs) -> str:
+    return f"{analytic_flops(load(ROWS.configs[mixer])):.2e}".replace("e+", "e")
+
+
+def training_minutes(mixer: str, runs: Runs) -> str:
+    return spread([seed.run.minutes for seed in runs[mixer].scored]) or NOT_RUN
+
+
+COLUMNS = {
+    "perplexity": mean("perplexity", 3),
+    "log perplexity − attention": minus(BASE, "perplexity", 3),
+    "sacreBLEU": mean("sacrebleu"),
+    "sacreBLEU − attention": minus(BASE, "sacrebleu", 2),
+    "parameters": count_parameters,
+    "training operations": training_operations,
+    "training minutes": training_minutes,
+    "seeds": count_seeds,
+    "cost": mean_cost,
+}
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each mixer."""
-    runs = rows(records)
-    lines: list[tuple[str, ...]] = []
-    minus_attention = {
-        key: {mixer: paired_differences(row, runs[BASE], key) for mixer, row in runs.items() if mixer != BASE}
-        for key in COMPARED
-    }
-    for mixer, row in runs.items():
-        compared = mixer != BASE
-        lines.append(
-            (
-                row.label(mixer),
-                row.shown("perplexity", 3),
-                with_interval(minus_attention["perplexity"][mixer], 3) if compared else "",
-                row.shown("sacrebleu"),
-                with_interval(minus_attention["sacrebleu"][mixer], 2) if compared else "",
-                f"{parameters(config_of(mixer), row):,}",
-                f"{analytic_flops(load(config_of(mixer))):.2e}".replace("e+", "e"),
-                spread([seed.run.minutes for seed in row.scored]) or NOT_RUN,
-                str(len(row.scored)),
-                cost(row.scored),
-            )
-        )
+    """Compares the mixers."""
+    runs = ROWS.find(records)
     notes = [
         "the built-in corpus; perplexity: of a subword of the references; sacreBLEU: decoded greedily",
         f"− attention: mean over the seeds that both rows have, {INTERVAL}; other columns: mean over the seeds, "
         "± standard deviation",
-        *(note for key, name in COMPARED.items() for note in tested(minus_attention[key], f"{name} − attention")),
+        *tested(differences(runs, BASE, "perplexity"), "log perplexity − attention"),
+        *tested(differences(runs, BASE, "sacrebleu"), "sacreBLEU − attention"),
         "training operations: matrix products, forward and backward, padding included",
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    return [Table("layers", "Layers before and after self-attention, at equal parameters", HEAD, lines, notes)]
+    title = "Layers before and after self-attention, at equal parameters"
+    return [table("layers", title, "layer", COLUMNS, runs, notes)]
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that no mixer is as good as attention."""
+    runs = ROWS.find(records)
+    claims = [
+        between(f"{mixer} layers are worse than attention", row, runs[BASE], "perplexity", 1)
+        for mixer, row in runs.items()
+        if mixer != BASE
+    ]
+    return compare("Layers at equal parameters, log perplexity minus attention's", claims, 3)
 
 
 def plot(records: Records, path: Path) -> None:
@@ -73,7 +77,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    runs = rows(records)
+    runs = ROWS.find(records)
     with drawn(path, 7.5, 5.5) as figure:
         grid = figure.subplots(2, 2, sharey="row", sharex="col")
         for place, (mixer, row) in enumerate(runs.items()):
@@ -86,7 +90,7 @@ def plot(records: Records, path: Path) -> None:
 
 def _draw(grid: np.ndarray, place: int, mixer: str, row: RowRuns) -> None:
     """Draws the seeds of a mixer into axes, [2,2]: perplexity above BLEU, over operations and over time."""
-    whole = analytic_flops(load(config_of(mixer)))
+    whole = analytic_flops(load(ROWS.configs[mixer]))
     for number, (run, scores, _) in enumerate(row.scored):
         shares = [record["step"] / run.steps for record in run.validations]
         perplexities = [record["perplexity"] for record in run.validations]
@@ -96,11 +100,4 @@ def _draw(grid: np.ndarray, place: int, mixer: str, row: RowRuns) -> None:
             grid[1, column].plot(total, scores["sacrebleu"], "o", color=colour(place))
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each mixer."""
-    return {mixer: row_runs(records, config_of(mixer), "test") for mixer in D_FF}
-
-
-def config_of(mixer: str) -> str:
-    """Returns the config of a mixer."""
-    return f"{FILE}:{mixer}"
+STUDY = Study(ROWS.find, tables, cards, plot, ROWS.commands())

@@ -9,13 +9,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from base.table import NOT_RUN, Table, number
+from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
-from lab.studies.mup.design import KINDS, RATES, ROWS, SEEDS, WIDTHS, get_config
+from lab.studies.mup.design import KINDS, RATES, SEEDS, WIDTHS, get_config
+from lab.studies.mup.design import ROWS as NAMES
+from lab.studies.plots import legend
+from lab.studies.study import Commands, Rows, Study, configs
 from paper.drawing import colour, drawn
+from paper.launch import sweep
 from paper.records import Records
-from paper.rows import RowRuns, marked, row_runs
+from paper.rows import marked
 
 FILE = "lab/studies/mup/design.py"
+ROWS = Rows(configs(FILE, [f"{row}:{rate}" for row, rate in itertools.product(NAMES, RATES)]), "valid")
 TITLE = "The best rate and the width, by parametrisation"
 MOST = 1.5  # the largest move of muP's best rate with which it is shown
 LEAST = 2.0  # the standard one's must be larger
@@ -49,7 +55,7 @@ def tables(records: Records) -> list[Table]:
     losses = losses_of(taken)
     lines: list[tuple[str, ...]] = []
     of_rows: dict[str, list[Validated]] = {}
-    for row in ROWS:
+    for row in NAMES:
         of_rows[row] = [run for runs in taken[row].values() for run in runs]
         of_rates = losses[row].values()
         cells = [_mean(seeds) for seeds in of_rates]
@@ -61,7 +67,7 @@ def tables(records: Records) -> list[Table]:
     notes = [
         "the design, its rule and what was expected: lab/studies/mup/design.py, committed before the first run, and "
         "amended once, as it says, before the runs of muP",
-        verdict(losses),
+        f"verdict: {verdict(losses).sentence}",
         *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
         "nats a subword on validation after the last update, the mean of the seeds; the best rate is where the "
         "parabola through the lowest and its two neighbours has its minimum",
@@ -74,18 +80,12 @@ def _mean(seeds: Sequence[float]) -> str:
     return number(float(np.mean(seeds)), 3) if seeds else NOT_RUN
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row with each rate that have been evaluated."""
-    names = [f"{row}:{rate}" for row, rate in itertools.product(ROWS, RATES)]
-    return {name: row_runs(records, f"{FILE}:{name}", "valid") for name in names}
-
-
 def runs_of(records: Records) -> Runs:
-    """Returns the runs of each row and rate, of the seeds of the design, evaluated or not."""
-    found = validated(records, [f"{FILE}:{row}:{rate}" for row in ROWS for rate in RATES])
-    runs: Runs = {row: {} for row in ROWS}
-    for row, rate in itertools.product(ROWS, RATES):
-        by_seed = found[f"{FILE}:{row}:{rate}"]
+    """Finds the runs of each row and rate, of the seeds of the design, evaluated or not."""
+    found = validated(records, ROWS.configs.values())
+    runs: Runs = {row: {} for row in NAMES}
+    for row, rate in itertools.product(NAMES, RATES):
+        by_seed = found[ROWS.configs[f"{row}:{rate}"]]
         runs[row][rate] = [by_seed[seed] for seed in SEEDS if seed in by_seed]
     return runs
 
@@ -130,16 +130,32 @@ def shown_move(losses: Losses, kind: str) -> str:
     return NOT_RUN if found is None else str(found)
 
 
-def verdict(losses: Losses) -> str:
-    """Returns what the rule of the design says."""
+def verdict(losses: Losses) -> Verdict:
+    """Judges by the rule of the design."""
     standard, mup = (move(losses, kind) for kind in KINDS)
     if standard is None or mup is None:
-        return "verdict: open, because not all of the runs that the rule compares are there"
+        return Verdict(OPEN, "open, because not all of the runs that the rule compares are there")
     if mup.factor > standard.factor and not standard.is_bound:
-        return "verdict: refuted; the best rate moves more with muP"
+        return Verdict("refuted", "refuted; the best rate moves more with muP")
     if mup.factor <= MOST and not mup.is_bound and standard.factor > LEAST:
-        return "verdict: shown; the best rate stays where it is with muP, and moves without"
-    return "verdict: neither shown nor refuted"
+        return Verdict("shown", "shown; the best rate stays where it is with muP, and moves without")
+    return NEITHER
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that the best rate stays where it is with muP alone."""
+    losses = losses_of(runs_of(records))
+    claim = Claim(
+        f"with muP the best rate moves by at most {MOST:g}, without by more than {LEAST:g}",
+        list(ROWS.find(records).values()),
+        ours=", ".join(f"{kind} {shown_move(losses, kind)}" for kind in KINDS),
+    )
+    about = f"The best rate and the width: how far it moves from d_model {WIDTHS[0]} to {WIDTHS[-1]}"
+    card = measure(about, claim, 0)
+    counts = [len(seeds) for of_row in losses.values() for seeds in of_row.values()]
+    if not any(counts):
+        return [card._replace(ours=NOT_RUN)]
+    return [card._replace(seeds=shown_seeds(counts), verdict=verdict(losses).word)]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -158,9 +174,7 @@ def plot(records: Records, path: Path) -> None:
             axes.set_xticks(RATES, [str(rate) for rate in RATES], rotation=90)
             axes.minorticks_off()
         figure.axes[0].set_ylabel("nats a subword, validation")
-        labelled = figure.axes[0].get_legend_handles_labels()
-        if labelled[0]:
-            figure.legend(*labelled, loc="outside lower center", ncols=len(WIDTHS), fontsize=7)
+        legend(figure, figure.axes[0], len(WIDTHS))
 
 
 def _draw(axes: Axes, of_row: Mapping[float, list[float]], ink: Any, label: str) -> None:
@@ -172,3 +186,13 @@ def _draw(axes: Axes, of_row: Mapping[float, list[float]], ink: Any, label: str)
     best = best_rate(of_row)
     if best is not None:
         axes.axvline(best.rate, color=ink, linestyle=":", linewidth=1)
+
+
+def commands() -> Commands:
+    """Runs the whole grid, or one rate of a row."""
+    one_rate = Rows(configs(FILE, NAMES), "valid").commands()
+    grid = sweep(f"{FILE}:{NAMES[0]}", "mup")
+    return [("all of mup", grid), *((f"{row}, one rate", command) for row, command in one_rate)]
+
+
+STUDY = Study(ROWS.find, tables, cards, plot, commands())

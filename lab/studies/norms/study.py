@@ -6,13 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from base.table import NOT_RUN, Table, number
+from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
-from lab.studies.norms.design import LAYERS, NORMS, PAPER, ROWS, SEEDS, STARTED, WARMUPS, name_of
+from lab.studies.norms.design import LAYERS, NORMS, PAPER, SEEDS, STARTED, WARMUPS, name_of
+from lab.studies.norms.design import ROWS as NAMES
+from lab.studies.study import Rows, Study, configs
 from paper.drawing import drawn, mark, shaded
+from paper.launch import sweep
 from paper.records import Records
-from paper.rows import RowRuns, marked, row_runs
+from paper.rows import marked
 
 FILE = "lab/studies/norms/design.py"
+ROWS = Rows(configs(FILE, NAMES), "valid")
 TITLE = "Norm, depth and warm-up: what starts"
 TITLES = {"post": "post-norm (the paper)", "pre": "pre-norm", "deep": "DeepNorm"}
 DEEPEST = LAYERS[-1]
@@ -36,7 +41,7 @@ def tables(records: Records) -> list[Table]:
     head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
         "the design, its rule and what was expected: lab/studies/norms/design.py, committed before the first run",
-        verdict(found),
+        f"verdict: {verdict(found).sentence}",
         "validation perplexity after the last update, the geometric mean of the seeds; in brackets how many of them "
         f"have started, with a perplexity of at most {STARTED}",
         f"the paper's recipe: {PAPER[0]}-norm, {PAPER[1]} layers, {PAPER[2]} %",
@@ -45,18 +50,12 @@ def tables(records: Records) -> list[Table]:
     return [Table("norms", TITLE, head, lines, notes)]
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each norm, depth and warm-up that have been evaluated."""
-    return {row: row_runs(records, f"{FILE}:{row}", "valid") for row in ROWS}
-
-
 def runs_of(records: Records) -> dict[str, list[Validated]]:
-    """Returns the runs of each row, of the seeds of the design, evaluated or not."""
-    found = validated(records, [f"{FILE}:{row}" for row in ROWS])
+    """Finds the runs of each row, of the seeds of the design, evaluated or not."""
+    found = validated(records, ROWS.configs.values())
     of_rows: dict[str, list[Validated]] = {}
-    for row in ROWS:
-        by_seed = found[f"{FILE}:{row}"]
-        of_rows[row] = [by_seed[seed] for seed in SEEDS if seed in by_seed]
+    for row, config in ROWS.configs.items():
+        of_rows[row] = [found[config][seed] for seed in SEEDS if seed in found[config]]
     return of_rows
 
 
@@ -82,19 +81,36 @@ def started(values: list[float]) -> int:
     return sum(value <= STARTED for value in values)
 
 
-def verdict(found: Perplexities) -> str:
-    """Returns what the rule of the design says."""
+def verdict(found: Perplexities) -> Verdict:
+    """Judges by the rule of the design."""
     deep = {norm: found[name_of(norm, DEEPEST, SHORTEST)] for norm in NORMS}
     easy = [found[name_of(norm, *EASIEST)] for norm in NORMS]
     if any(len(values) < len(SEEDS) for values in (*deep.values(), *easy)):
-        return "verdict: open, because not all of the runs that the rule compares are there"
+        return Verdict(OPEN, "open, because not all of the runs that the rule compares are there")
     if started(deep["post"]) == len(SEEDS):
-        return f"verdict: refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up"
+        return Verdict("refuted", f"refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up")
     others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")
     easy_start = all(started(values) == len(SEEDS) for values in easy)
     if started(deep["post"]) == 0 and others and easy_start:
-        return "verdict: shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not"
-    return "verdict: neither shown nor refuted"
+        return Verdict("shown", "shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not")
+    return NEITHER
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that post-norm alone does not start where it is deep and hardly warmed up."""
+    found = perplexities(runs_of(records))
+    runs = ROWS.find(records)
+    names = {norm: name_of(norm, DEEPEST, SHORTEST) for norm in NORMS}
+    claim = Claim(
+        f"with {DEEPEST} layers and {SHORTEST} % of warm-up post-norm does not start, the other two do",
+        [runs[name] for name in names.values()],
+        ours=", ".join(f"{norm} {started(found[name])} of {len(found[name])}" for norm, name in names.items()),
+    )
+    card = measure("Norm, depth and warm-up: runs that start", claim, 0)
+    counts = [len(found[name]) for name in names.values()]
+    if not any(counts):
+        return [card._replace(ours=NOT_RUN)]
+    return [card._replace(seeds=shown_seeds(counts), verdict=verdict(found).word)]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -118,3 +134,7 @@ def plot(records: Records, path: Path) -> None:
             shaded(axes, logs_nw, labels, columns, highest=highest)
             mark(axes, is_paper_nw)
             axes.set(title=TITLES[norm], xlabel="warm-up", ylabel="layers" if norm == NORMS[0] else "")
+
+
+GRID = ("all of norms", sweep(f"{FILE}:{name_of(*PAPER)}", "norms"))
+STUDY = Study(ROWS.find, tables, cards, plot, [GRID, *ROWS.commands()])

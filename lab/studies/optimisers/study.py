@@ -10,15 +10,19 @@ from jaxtyping import Float
 
 from base.intervals import with_interval
 from base.table import NOT_RUN, Table, number, spread
+from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, compare
 from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
-from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, ROWS, SEEDS, STEPS, Option, rates
+from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, SEEDS, STEPS, Option, rates
+from lab.studies.optimisers.design import ROWS as NAMES
+from lab.studies.plots import legend
+from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
 from paper.drawing import curve, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, marked, row_runs, run_notes, with_seeds
-from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, LEVEL, differences_by_seed, holm, p_values_of, tested
+from paper.rows import marked
+from paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
 
 FILE = "lab/studies/optimisers/design.py"
+ROWS = Rows(configs(FILE, NAMES), "valid", seeds=SEEDS)
 TITLE = "Optimisers, tuned alike"
 GRID = list(range(EVERY, STEPS + 1, EVERY))
 AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
@@ -27,52 +31,38 @@ Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each optimiser, with the verdicts in the notes, and what stage 1 found."""
-    runs = rows(records)
+    """Compares the optimisers, with the verdicts in the notes, and shows what stage 1 found."""
     curves = curves_of(records)
     target = target_of(records)
     updates = updates_to(curves, target)
     last = {row: _last_of(of_row) for row, of_row in curves.items()}
     fewer = minus_base(updates)
     lower = minus_base(last)
-    lines: list[tuple[str, ...]] = []
-    for row in ROWS:
+
+    def arrived(row: str, runs: Runs) -> str:
         reached = sum(value < STEPS for value in updates[row].values())
-        lines.append(
-            (
-                runs[row].label(row),
-                _described(CHOSEN.get(row)),
-                spread(list(updates[row].values()), 0) or NOT_RUN,
-                with_interval(fewer[row], 1) if row in fewer else "",
-                f"{reached} of {len(updates[row])}" if updates[row] else "",
-                spread(list(last[row].values()), 3),
-                with_interval(lower[row], 3) if row in lower else "",
-                cost(runs[row].scored),
-            )
-        )
-    head = (
-        "optimiser",
-        "rate, warm-up, gradients clipped at",
-        "updates to the target",
-        "− Adam's",
-        "seeds that got there",
-        "nll after the last update",
-        "nll − Adam's",
-        "cost",
-    )
+        return f"{reached} of {len(updates[row])}" if updates[row] else ""
+
+    columns = {
+        "rate, warm-up, gradients clipped at": lambda row, runs: _described(CHOSEN.get(row)),
+        "updates to the target": lambda row, runs: spread(list(updates[row].values()), 0) or NOT_RUN,
+        "− Adam's": lambda row, runs: with_interval(fewer[row], 1) if row in fewer else "",
+        "seeds that got there": arrived,
+        "nll after the last update": lambda row, runs: spread(list(last[row].values()), 3),
+        "nll − Adam's": lambda row, runs: with_interval(lower[row], 3) if row in lower else "",
+        "cost": mean_cost,
+    }
     notes = [
         "the design, its rule and what was expected: lab/studies/optimisers/design.py, committed before the first run",
         f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
         f"{NOT_RUN if target is None else number(target, 3)}",
-        *(verdict(row, fewer) for row in ROWS if row != BASE),
+        *(f"verdict on {row}: {verdict(row, fewer).sentence}" for row in fewer),
         f"a run that does not get to the target counts as all of its {STEPS} updates: what it needs more than Adam is "
         "at least the difference shown",
         f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
         *tested(fewer, "updates − Adam's"),
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    return [Table("optimisers", TITLE, head, lines, notes), stage_1(records)]
+    return [table("optimisers", TITLE, "optimiser", columns, ROWS.find(records), notes), stage_1(records)]
 
 
 def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
@@ -83,14 +73,14 @@ def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
 
 def stage_1(records: Records) -> Table:
     """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
-    found = validated(records, [run_of(row, option) for row in ROWS for option in OPTIONS[row]])
+    found = validated(records, [run_of(row, option) for row in NAMES for option in OPTIONS[row]])
     taken: dict[str, list[Validated]] = {}
     lines: list[tuple[str, ...]] = []
     notes = [
         f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
         f"{FILE} before stage 2"
     ]
-    for row in ROWS:
+    for row in NAMES:
         runs = {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]}  # of seed 0
         perplexities = {option: run.perplexity if run else None for option, run in runs.items()}
         taken[row] = [run for run in runs.values() if run]
@@ -131,18 +121,12 @@ def run_of(row: str, option: Option) -> str:
     return f"{FILE}:{row}:{option}"
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of stage 2 that have been evaluated."""
-    of_design = with_seeds(records, SEEDS)
-    return {row: row_runs(of_design, f"{FILE}:{row}", "valid") for row in ROWS}
-
-
 def curves_of(records: Records) -> Curves:
     """Returns the validations of stage 2, of runs that were validated as often as the design says."""
-    found = validated(records, [f"{FILE}:{row}" for row in ROWS])
-    curves: Curves = {row: {} for row in ROWS}
-    for row in ROWS:
-        for seed, run in found[f"{FILE}:{row}"].items():
+    found = validated(records, ROWS.configs.values())
+    curves: Curves = {row: {} for row in NAMES}
+    for row in NAMES:
+        for seed, run in found[ROWS.configs[row]].items():
             points = dict(_curve(run.validations))
             if math.inf in points.values():  # it diverged
                 points |= {step: math.inf for step in GRID if step not in points}
@@ -200,15 +184,23 @@ def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.
     return {row: differences_by_seed(of_row, values[BASE]) for row, of_row in values.items() if row != BASE}
 
 
-def verdict(row: str, fewer: Mapping[str, Float[np.ndarray, " seeds"]]) -> str:
-    """Returns what the rule says of an optimiser, given every one's updates minus Adam's."""
-    said = f"verdict on {row}:"
+def verdict(row: str, fewer: Differences) -> Verdict:
+    """Judges an optimiser, given every one's updates minus Adam's."""
     if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
-        return f"{said} open, because not all seeds of all optimisers are there"
+        return Verdict(OPEN, "open, because not all seeds of all optimisers are there")
     if fewer[row].mean() >= 0:
-        return f"{said} refuted; it is no faster than Adam"
+        return Verdict("refuted", "refuted; it is no faster than Adam")
     p = holm(p_values_of(fewer))[row]
-    return f"{said} shown; it is faster than Adam" if p < LEVEL else f"{said} neither shown nor refuted"
+    return Verdict("shown", "shown; it is faster than Adam") if p < LEVEL else NEITHER
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that every other optimiser is faster than Adam."""
+    runs = ROWS.find(records)
+    fewer = minus_base(updates_to(curves_of(records), target_of(records)))
+    claims = [Claim(f"{row} gets there earlier", [runs[row], runs[BASE]], seeds, -1) for row, seeds in fewer.items()]
+    made = compare("Optimisers, tuned alike: updates to a loss, minus Adam's", claims, 1)
+    return [card.by_rule(verdict(row, fewer)) for row, card in zip(fewer, made, strict=True)]
 
 
 def plot(records: Records, path: Path) -> None:
@@ -229,5 +221,7 @@ def plot(records: Records, path: Path) -> None:
         if target is not None:
             axes.axhline(target, color="black", linestyle=":", linewidth=1, label="target")
         axes.set(xlabel="updates", ylabel="nats a subword, validation")
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
+        legend(figure, axes, 3)
+
+
+STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "optimisers"), *ROWS.commands()])

@@ -14,20 +14,23 @@ from matplotlib import colormaps
 from scipy.optimize import least_squares
 
 from base.table import NOT_RUN, Table, number, spread
+from lab.cards.card import NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_mean, shown_seeds
 from lab.studies.scaling.design import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
+from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from model.parameter_count import parameter_count
 from paper.drawing import drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes, with_seeds
-from paper.tables.cost import cost
+from paper.rows import load
 from run.folder import model_config
 
 FILE = "lab/studies/scaling/design.py"
+ABOUT = "Scaling laws, nats a token"
 STEEPEST = 2.0  # the largest exponent that a fit may have: a few cells alone do not bound it
 STARTS = ((0.3, 0.3), (0.1, 1.0), (1.0, 0.1))  # a and b from which the fit begins; the best end is taken
 DRAWS = 500
 FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of")
 SEEDS = 3
+FIRST, LONG = (Rows(configs(FILE, names), measure="nll_by_position", seeds=range(SEEDS)) for names in (ROWS, LONG_ROWS))
 NEAR = 0.9  # of the bound that the grammar sets: the upper end of E's interval must reach that much
 NONE = 1e-3  # nats: an E below it is none, since the fit stays a little above its bound of 0
 FEWEST = 8  # runs that a fit of five numbers needs at least
@@ -111,7 +114,7 @@ def bootstrapped(points: Points, draws: int = DRAWS) -> Float[np.ndarray, "draws
     return np.array(fits)
 
 
-def gathered(runs: dict[str, RowRuns]) -> Points:
+def gathered(runs: Runs) -> Points:
     """Returns every scored run of these rows."""
     points: list[tuple[float, float, float]] = []
     for name, row in runs.items():
@@ -120,7 +123,7 @@ def gathered(runs: dict[str, RowRuns]) -> Points:
     return Points(*np.array(points, float).reshape(-1, 3).T)
 
 
-def learned_from(runs: dict[str, RowRuns]) -> Points:
+def learned_from(runs: Runs) -> Points:
     """Returns the scored runs that the law is fitted to: all but those of the largest row, which is the last."""
     *others, _ = runs
     return gathered({name: runs[name] for name in others})
@@ -134,60 +137,42 @@ def size(name: str) -> tuple[int, int]:
     return inside, cfg.steps * cfg.data.tokens_per_batch
 
 
-def rows(records: Records, names: Sequence[str] = ROWS) -> dict[str, RowRuns]:
-    """Returns the runs of each row of a design, of the seeds of the design."""
-    of_design = with_seeds(records, range(SEEDS))
-    return {row: row_runs(of_design, f"{FILE}:{row}", "test", "nll_by_position") for row in names}
-
-
 def tables(records: Records) -> list[Table]:
-    """Returns of each design every run's loss, and the law with the prediction of the largest."""
-    first = rows(records)
-    long = rows(records, LONG_ROWS)
+    """Shows of each design every run's loss, and the law with the prediction of the largest."""
+    first = FIRST.find(records)
+    long = LONG.find(records)
     law_of_long = fitted(long)
     found = law_table(long, law_of_long, "scaling-long-law", "Scaling, with more text: the law L = E + A/N^a + B/D^b")
-    found.notes.append(verdict_on_floor(long, law_of_long))
+    found.notes.append(f"verdict on E: {verdict_on_floor(long, law_of_long).sentence}")
+    notes = [
+        "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
+        "second half: of the tokens in the second half of each row of 64, which are read with something before them",
+    ]
     return [
-        runs_table(first, "scaling", "Scaling: runs"),
+        table("scaling", "Scaling: runs", "row", COLUMNS, first, notes),
         law_table(first, fitted(first), "scaling-law", "Scaling: the law L = E + A/N^a + B/D^b"),
-        runs_table(long, "scaling-long", "Scaling, with more text: runs"),
+        table("scaling-long", "Scaling, with more text: runs", "row", COLUMNS, long, notes),
         found,
     ]
 
 
-def runs_table(runs: dict[str, RowRuns], name: str, title: str) -> Table:
-    """Returns every run's loss."""
-    lines: list[tuple[str, ...]] = []
-    for cell, row in runs.items():
-        n, d = size(cell)
-        later = [second_half(seed.scores["nll_by_position"]) for seed in row.scored]
-        lines.append(
-            (
-                row.label(cell),
-                f"{n:,}",
-                f"{d:,}",
-                row.shown("nll", 3),
-                spread(later, 3),
-                str(len(row.scored)),
-                cost(row.scored),
-            )
-        )
-    notes = [
-        "row: width and updates; nats a token of the test set, mean over the seeds ± standard deviation",
-        "second half: of the tokens in the second half of each row of 64, which are read with something before them",
-        *run_notes(runs),
-        *caveat_notes(runs),
-    ]
-    head = ("row", "parameters without embeddings", "tokens", "nats a token", "second half", "seeds", "cost")
-    return Table(name, title, head, lines, notes)
+def second_half(name: str, runs: Runs) -> str:
+    """Shows the mean over the positions of the second half of a row of tokens."""
+    by_position = [seed.scores["nll_by_position"] for seed in runs[name].scored]
+    return spread([float(np.mean(nll[len(nll) // 2 :])) for nll in by_position], 3)
 
 
-def second_half(nll_by_position: Sequence[float]) -> float:
-    """Returns the mean over the positions of the second half of a row."""
-    return float(np.mean(nll_by_position[len(nll_by_position) // 2 :]))
+COLUMNS = {
+    "parameters without embeddings": lambda name, runs: f"{size(name)[0]:,}",
+    "tokens": lambda name, runs: f"{size(name)[1]:,}",
+    "nats a token": mean("nll", 3),
+    "second half": second_half,
+    "seeds": count_seeds,
+    "cost": mean_cost,
+}
 
 
-def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
+def fitted(runs: Runs) -> Fitted | None:
     """Returns the fit without the largest row, which is the last, and what it predicts for it; None of too few runs."""
     points = learned_from(runs)
     if len(points.n) < FEWEST:
@@ -205,7 +190,7 @@ def fitted(runs: dict[str, RowRuns]) -> Fitted | None:
     return Fitted(len(points.n), followed(fit(points)), low, high)
 
 
-def law_table(runs: dict[str, RowRuns], law: Fitted | None, name: str, title: str) -> Table:
+def law_table(runs: Runs, law: Fitted | None, name: str, title: str) -> Table:
     """Returns the fit without the largest row, with 95 % intervals, and what it predicts for that row."""
     *_, left_out = runs
     head = ("number", "fitted", "2.5 %", "97.5 %", "measured", "error")
@@ -231,19 +216,18 @@ def law_table(runs: dict[str, RowRuns], law: Fitted | None, name: str, title: st
     return Table(name, title, head, lines, notes)
 
 
-def verdict_on_floor(runs: dict[str, RowRuns], law: Fitted | None) -> str:
-    """Returns whether the law finds a floor, by the rule of the second design."""
-    said = "verdict on E:"
+def verdict_on_floor(runs: Runs, law: Fitted | None) -> Verdict:
+    """Judges whether the law finds a floor, by the rule of the second design."""
     if not any(row.scored for row in runs.values()):
-        return f"{said} {NOT_RUN}"
+        return Verdict(NOT_RUN, NOT_RUN)
     if law is None or not is_complete(runs):
-        return f"{said} open; the design has {SEEDS} seeds of each cell"
+        return Verdict(OPEN, f"open; the design has {SEEDS} seeds of each cell")
     bound = most_nats(runs)
-    finds = law.low[0] > NONE and law.high[0] >= NEAR * bound
-    return f"{said} {'shown' if finds else 'refuted'}; the grammar's own entropy is at most {rounded(bound)}"
+    word = "shown" if law.low[0] > NONE and law.high[0] >= NEAR * bound else "refuted"
+    return Verdict(word, f"{word}; the grammar's own entropy is at most {rounded(bound)}")
 
 
-def most_nats(runs: dict[str, RowRuns]) -> float:
+def most_nats(runs: Runs) -> float:
     """Returns the bound on the grammar's own entropy (`lab.entropy`), in nats a token of these runs.
 
     It is of a text from its beginning; that rows are scored without what is before them adds to E.
@@ -252,7 +236,7 @@ def most_nats(runs: dict[str, RowRuns]) -> float:
     return MOST_NATS * TEST_SENTENCES / tokens[0]
 
 
-def is_complete(runs: dict[str, RowRuns]) -> bool:
+def is_complete(runs: Runs) -> bool:
     """Returns whether every cell has all of its seeds."""
     return all(len(row.scored) >= SEEDS for row in runs.values())
 
@@ -260,6 +244,43 @@ def is_complete(runs: dict[str, RowRuns]) -> bool:
 def rounded(value: float) -> str:
     """Formats a number of the law with three digits."""
     return f"{round(value, 6):.3g}"
+
+
+def cards(records: Records) -> list[Card]:
+    """Claims that the laws predict the largest model, and that the second finds a floor."""
+    first = FIRST.find(records)
+    long = LONG.find(records)
+    law_of_long = fitted(long)
+    best = NO_SEEDS if law_of_long is None else law_of_long.best[:1]
+    floor = measure(ABOUT, Claim("the law finds a floor (with more text)", list(long.values()), best), 3)
+    if law_of_long is not None:
+        floor = floor._replace(
+            ours=f"E = {rounded(law_of_long.best[0])}",
+            interval=f"{rounded(law_of_long.low[0])} to {rounded(law_of_long.high[0])}",
+            seeds=shown_seeds([len(row.scored) for row in long.values()]),
+        )
+    floor = floor._replace(verdict=verdict_on_floor(long, law_of_long).word)
+    return [_prediction(first, fitted(first)), _prediction(long, law_of_long), floor]
+
+
+def _prediction(runs: Runs, law: Fitted | None) -> Card:
+    """Makes the card of what the law, fitted to all rows but the last, predicts for that one."""
+    *others, left_out = runs
+    largest = runs[left_out]
+    losses = np.array(largest.values("nll"))
+    text = f"the law, fitted without {left_out}, predicts its loss"
+    rows = [largest, *(runs[name] for name in others)]
+    card = measure(ABOUT, Claim(text, rows, losses, ours=shown_mean(largest, "nll", 3)), 3)._replace(interval="")
+    if not len(losses):
+        return card
+    if law is None or not is_complete(runs):
+        return card._replace(verdict=OPEN)
+    best, low, high = (numbers[-1] for numbers in (law.best, law.low, law.high))
+    return card._replace(
+        ours=f"{card.ours}; predicted {rounded(best)}",
+        interval=f"{rounded(low)} to {rounded(high)}",
+        verdict=met(low <= losses.mean() <= high),
+    )
 
 
 def plot(records: Records, path: Path) -> None:
@@ -271,8 +292,8 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    first = rows(records)
-    long = rows(records, LONG_ROWS)
+    first = FIRST.find(records)
+    long = LONG.find(records)
     with drawn(path, 9, 4) as figure:
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
         left.set_ylabel("nats a token")
@@ -302,3 +323,6 @@ def draw_law(axes: Any, points: Points, law: Float[np.ndarray, " five"]) -> None
         shade = colormaps["viridis"](doubling / DOUBLINGS)
         axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
         axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
+
+
+STUDY = Study(FIRST.find, tables, cards, plot, [*FIRST.commands(), *LONG.commands()])

@@ -1,6 +1,5 @@
 """Why divide by sqrt(d_k)? Scaled, unscaled and additive scores, judged by the rule of `design.py`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,53 +7,58 @@ from jaxtyping import Float
 
 from base.intervals import half_interval, with_interval
 from base.table import Table, number
+from lab.cards.card import NEITHER, Card, Verdict, between, compare
 from lab.studies.choice import stage_1
-from lab.studies.scores.design import CHOSEN, RATES, ROWS
+from lab.studies.plots import legend
+from lab.studies.scores.design import CHOSEN, RATES
+from lab.studies.scores.design import ROWS as NAMES
+from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from paper.drawing import colour, drawn
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
-from paper.tables.cost import cost
-from paper.tables.trend import (
-    INTERVAL,
-    by_seed,
-    differences_by_seed,
-    paired_differences,
-    tested,
-)
+from paper.tables.trend import INTERVAL, by_seed, differences_by_seed, paired_differences, tested
 
 FILE = "lab/studies/scores/design.py"
+ROWS = Rows(configs(FILE, NAMES), seeds=SEEDS)
 SMALL, LARGE = 8, 128  # the values of d_k that the rule compares
 TITLE = "Scores of queries and keys"
-HEAD = (
-    "scores and d_k",
-    "rate",
-    "perplexity",
-    "log perplexity − scaled",
-    "log perplexity − unscaled",
-    "sacreBLEU",
-    "seeds",
-    "cost",
-)
 QUERIES, KEYS = 2_000, 16  # of the table of footnote 4
 
 
+def minus_kind(other: str) -> Column:
+    """Shows the log perplexity minus that of another kind with the same d_k."""
+
+    def cell(name: str, runs: Runs) -> str:
+        kind, _, width = name.partition("-")
+        return "" if kind == other else with_interval(minus(runs, kind, other, int(width)), 3)
+
+    return cell
+
+
+COLUMNS = {
+    "rate": chosen(CHOSEN),
+    "perplexity": mean("perplexity", 3),
+    "log perplexity − scaled": minus_kind("scaled"),
+    "log perplexity − unscaled": minus_kind("unscaled"),
+    "sacreBLEU": mean("sacrebleu"),
+    "seeds": count_seeds,
+    "cost": mean_cost,
+}
+
+
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each kind of scores and d_k, with the verdicts in the notes; the rates; and footnote 4."""
-    runs = rows(records)
-    lines = [_line(name, runs) for name in ROWS]
+    """Compares the kinds of scores by d_k, with the verdicts in the notes; the rates; and footnote 4."""
+    runs = ROWS.find(records)
     worse = {f"unscaled-{width}": minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
     notes = [
         "the design, its rule and what was expected: lab/studies/scores/design.py, committed before the first run",
-        verdict_of_scaling(runs),
-        verdict_of_additive(minus(runs, "unscaled", "additive", LARGE)),
+        f"verdict on scaling: {verdict_of_scaling(runs).sentence}",
+        f"verdict on additive scores: {verdict_of_additive(runs).sentence}",
         f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
         *tested(worse, "log perplexity − scaled"),
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    study = Table("scores", TITLE, HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, RATES), "rate", CHOSEN), footnote_4()]
+    study = table("scores", TITLE, "scores and d_k", COLUMNS, runs, notes)
+    return [study, stage_1(records, study, FILE, dict.fromkeys(NAMES, RATES), "rate", CHOSEN), footnote_4()]
 
 
 def footnote_4() -> Table:
@@ -100,74 +104,85 @@ def _of_softmax(logits_ts: Float[np.ndarray, "t s"]) -> tuple[float, float]:
     return float(weights_ts.max(axis=1).mean()), float(sizes_t.mean())
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row with the rate that it chose, and the seeds of the design."""
-    of_design = with_seeds(records, SEEDS)
-    return {name: row_runs(of_design, f"{FILE}:{name}", "test") for name in ROWS}
-
-
 def widths(kind: str) -> list[int]:
-    """Returns the values of d_k that a kind of scores has."""
-    return [int(name.partition("-")[2]) for name in ROWS if name.startswith(f"{kind}-")]
+    """Lists the values of d_k that a kind of scores has."""
+    return [int(name.partition("-")[2]) for name in NAMES if name.startswith(f"{kind}-")]
 
 
-def verdict_of_scaling(runs: Mapping[str, RowRuns]) -> str:
-    """Returns what the rule says of how much worse unscaled products are with the large and the small d_k."""
-    said = "verdict on scaling:"
+def verdict_of_scaling(runs: Runs) -> Verdict:
+    """Judges how much worse unscaled products are with the large and the small d_k."""
     large = minus(runs, "unscaled", "scaled", LARGE)
     more = differences_by_seed(_worse(runs, LARGE), _worse(runs, SMALL))
     half_large = half_interval(large)
     half_more = half_interval(more)
     if half_large is None or half_more is None or min(len(large), len(more)) < len(SEEDS):
-        return f"{said} open, because scaled and unscaled products need {len(SEEDS)} seeds with each d_k"
+        why = f"because scaled and unscaled products need {len(SEEDS)} seeds with each d_k"
+        return Verdict("open", f"open, {why}")
     if large.mean() <= 0:
-        return f"{said} refuted; with a d_k of {LARGE} unscaled products are no worse"
+        return Verdict("refuted", f"refuted; with a d_k of {LARGE} unscaled products are no worse")
     if large.mean() > half_large and more.mean() > half_more:
-        return f"{said} shown; unscaled products are worse with a d_k of {LARGE}, and by more than with {SMALL}"
-    return f"{said} neither shown nor refuted"
+        what = f"unscaled products are worse with a d_k of {LARGE}, and by more than with {SMALL}"
+        return Verdict("shown", f"shown; {what}")
+    return NEITHER
 
 
-def verdict_of_additive(worse: Float[np.ndarray, " seeds"]) -> str:
-    """Returns what the rule says of additive scores, given how much worse unscaled products are with the large d_k."""
-    said = "verdict on additive scores:"
+def verdict_of_additive(runs: Runs) -> Verdict:
+    """Judges how much worse unscaled products are than additive scores with the large d_k."""
+    worse = minus(runs, "unscaled", "additive", LARGE)
     half = half_interval(worse)
     if half is None or len(worse) < len(SEEDS):
-        return (
-            f"{said} open, because additive scores and unscaled products need {len(SEEDS)} seeds with a d_k of {LARGE}"
-        )
+        why = f"because additive scores and unscaled products need {len(SEEDS)} seeds with a d_k of {LARGE}"
+        return Verdict("open", f"open, {why}")
     if worse.mean() <= 0:
-        return f"{said} refuted; with a d_k of {LARGE} they do not outperform unscaled products"
+        return Verdict("refuted", f"refuted; with a d_k of {LARGE} they do not outperform unscaled products")
     if worse.mean() > half:
-        return f"{said} shown; they outperform unscaled products with a d_k of {LARGE}"
-    return f"{said} neither shown nor refuted"
+        return Verdict("shown", f"shown; they outperform unscaled products with a d_k of {LARGE}")
+    return NEITHER
 
 
-def minus(runs: Mapping[str, RowRuns], kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
-    """Returns the log perplexity of a kind minus another's, for each seed that both have."""
+def cards(records: Records) -> list[Card]:
+    """Claims of each pair of kinds, for each d_k, which is worse; two of them by the rule of the design."""
+    runs = ROWS.find(records)
+    small, middle, large = widths("unscaled")
+
+    def cards_of(kind: str, other: str, claims: dict[int, tuple[str, int]]) -> list[Card]:
+        """Makes a card for each d_k, of a claim and its sign."""
+        made = []
+        for width, (text, sign) in claims.items():
+            row, base = runs[f"{kind}-{width}"], runs[f"{other}-{width}"]
+            made.append(between(f"d_k {width}: {text}", row, base, "perplexity", sign))
+        return compare("Scores of queries and keys, log perplexity", made, 3)
+
+    of_scaling = {
+        small: ("undivided products are no worse than divided ones", -1),
+        middle: ("undivided products are worse than divided ones", 1),
+        large: (f"undivided products are worse than divided ones, by more than with {small}", 1),
+    }
+    of_additive = {
+        small: ("undivided products and additive scores are alike", 0),
+        large: ("undivided products are worse than additive scores", 1),
+    }
+    alike = ("divided products and additive scores are alike", 0)
+    *others, worse = cards_of("unscaled", "scaled", of_scaling)
+    as_small, outperformed = cards_of("unscaled", "additive", of_additive)
+    return [
+        *others,
+        worse.by_rule(verdict_of_scaling(runs)),
+        as_small,
+        outperformed.by_rule(verdict_of_additive(runs)),
+        *cards_of("scaled", "additive", {small: alike, large: alike}),
+    ]
+
+
+def minus(runs: Runs, kind: str, other: str, width: int) -> Float[np.ndarray, " seeds"]:
+    """Subtracts the log perplexity of another kind, for each seed that both have."""
     return paired_differences(runs[f"{kind}-{width}"], runs[f"{other}-{width}"], "perplexity")
 
 
-def _worse(runs: Mapping[str, RowRuns], width: int) -> dict[int, float]:
-    """Returns by seed how much higher the log perplexity of unscaled products is than that of scaled ones."""
+def _worse(runs: Runs, width: int) -> dict[int, float]:
+    """Subtracts the log perplexity of scaled products from that of unscaled ones, by seed."""
     unscaled, scaled = (by_seed(runs[f"{kind}-{width}"], "perplexity") for kind in ("unscaled", "scaled"))
     return {seed: value - scaled[seed] for seed, value in unscaled.items() if seed in scaled}
-
-
-def _line(name: str, runs: Mapping[str, RowRuns]) -> tuple[str, ...]:
-    kind, _, width = name.partition("-")
-    row = runs[name]
-    differences: list[str] = []
-    for other in ("scaled", "unscaled"):
-        differences.append("" if kind == other else with_interval(minus(runs, kind, other, int(width)), 3))
-    return (
-        row.label(name),
-        str(CHOSEN.get(name, "not chosen")),
-        row.shown("perplexity", 3),
-        *differences,
-        row.shown("sacrebleu"),
-        str(len(row.scored)),
-        cost(row.scored),
-    )
 
 
 def plot(records: Records, path: Path) -> None:
@@ -176,10 +191,10 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    runs = rows(records)
+    runs = ROWS.find(records)
     with drawn(path, 5, 3.5) as figure:
         axes = figure.subplots()
-        for place, kind in enumerate(dict.fromkeys(name.partition("-")[0] for name in ROWS)):
+        for place, kind in enumerate(dict.fromkeys(name.partition("-")[0] for name in NAMES)):
             seeds = {width: list(by_seed(runs[f"{kind}-{width}"], "perplexity").values()) for width in widths(kind)}
             scored = {width: values for width, values in seeds.items() if values}
             for width, values in scored.items():
@@ -190,5 +205,7 @@ def plot(records: Records, path: Path) -> None:
         axes.set(xlabel="d_k", ylabel="log perplexity of the test set", xscale="log")
         axes.set_xticks(widths("scaled"), [str(width) for width in widths("scaled")])
         axes.minorticks_off()
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside lower center", ncols=3, fontsize=7)
+        legend(figure, axes, 3)
+
+
+STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "scores"), *ROWS.commands()])

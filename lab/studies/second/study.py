@@ -1,7 +1,7 @@
 """Table 3 scaled down, second design: the differences from base, judged by the rule of `design.py`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,77 +9,66 @@ from jaxtyping import Float
 from scipy import stats
 
 from base.intervals import half_interval, with_interval
-from base.table import Table, number
+from base.table import NOT_RUN, Table, number
+from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_seeds
 from lab.studies.choice import stage_1
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
+from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from model.parameter_count import parameter_count
 from paper.drawing import drawn, name_points
 from paper.published import TABLE3
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes, with_seeds
-from paper.tables.cost import cost
-from paper.tables.trend import (
-    DRAWS,
-    LEVEL,
-    Correlation,
-    Differences,
-    paired_differences,
-    rank_correlation,
-    redrawn,
-)
+from paper.rows import RowRuns, load
+from paper.tables.trend import DRAWS, LEVEL, Correlation, Differences, paired_differences, rank_correlation, redrawn
 from run.folder import model_config
 
 FILE = "lab/studies/second/design.py"
-ROWS = ("base", *(name for name in TABLE3 if name != "base"))
+NAMES = ("base", *(name for name in TABLE3 if name != "base"))
+TITLE = "Table 3 scaled down, second design"
 AGREEING = 10  # primary rows that must have the paper's sign and exceed two standard errors
 CORRELATION, LOWER_END = 0.6, 0.3
+NOT_SHOWN = Verdict("neither", "not shown")
 NOT_STARTED = 4.0  # times base's perplexity, half-way through training
-HEAD = (
-    "row",
-    "kind",
-    "schedule",
-    "log perplexity − base: paper",
-    "log perplexity − base: ours",
-    "perplexity",
-    "verdict",
-    "failed seeds",
-    "parameters",
-    "seeds",
-    "cost",
-)
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns one row for each row of Table 3, and the verdict in the notes."""
+    """Compares the rows of Table 3 with base, as the paper does, with the verdict in the notes."""
     runs = rows(records)
-    differences = differences_of(runs)
-    lines = [_line(name, runs, differences) for name in ROWS]
+    columns = {
+        "kind": lambda name, runs: kind(name),
+        "schedule": lambda name, runs: CHOSEN.get(name, "not chosen"),
+        "log perplexity − base: paper": shown_paper,
+        "log perplexity − base: ours": lambda name, runs: with_interval(minus_base(name, runs), 3),
+        "perplexity": mean("perplexity", 3),
+        "verdict": lambda name, runs: row_verdict(name, minus_base(name, runs)).sentence,
+        "failed seeds": lambda name, runs: ", ".join(map(str, failed(runs[name], runs["base"]))),
+        "parameters": lambda name, runs: f"{_parameters(name):,}",
+        "seeds": count_seeds,
+        "cost": mean_cost,
+    }
+    conditions, rule = verdict(differences_of(runs))
     notes = [
         "the design, its rule and its prediction: lab/studies/second/design.py, committed before the first run",
-        *verdict(differences),
+        *conditions,
+        *([rule.sentence] if conditions else []),
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
         "even if their schedules differ; such a run may still learn, and it stays in every mean, interval and "
         "correlation",
         "the opposite: beyond two standard errors with the other sign; not equivalent: the 95 % t interval lies wholly "
         f"beyond {MARGIN:g}. The design has neither verdict; both were added when the results were known",
-        *run_notes(runs),
-        *caveat_notes(runs),
     ]
-    study = Table("second", "Table 3 scaled down, second design", HEAD, lines, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(ROWS, SCHEDULES), "schedule", CHOSEN)]
+    study = table("second", TITLE, "row", columns, runs, notes)
+    return [study, stage_1(records, study, FILE, dict.fromkeys(NAMES, SCHEDULES), "schedule", CHOSEN)]
 
 
-def rows(records: Records) -> dict[str, RowRuns]:
-    """Returns the runs of each row with the schedule that it chose and the seeds of the design.
+def rows(records: Records) -> Runs:
+    """Finds the runs of each row with the schedule that it chose and the seeds of the design.
 
     A row that has not chosen has none: those of stage 1 are not scored on test.
     """
-    found = dict.fromkeys(ROWS, RowRuns([], "", []))
-    of_design = with_seeds(records, SEEDS)
-    for name in CHOSEN:
-        found[name] = row_runs(of_design, config_of(name), "test")
-    return found
+    chosen = Rows({name: config_of(name) for name in CHOSEN}, seeds=SEEDS)
+    return dict.fromkeys(NAMES, RowRuns([], "", [])) | chosen.find(records)
 
 
 def config_of(name: str) -> str:
@@ -92,28 +81,20 @@ def paper_difference(name: str) -> float:
     return math.log(TABLE3[name].perplexity) - math.log(TABLE3["base"].perplexity)
 
 
-def differences_of(runs: Mapping[str, RowRuns]) -> dict[str, Float[np.ndarray, " seeds"]]:
-    """Returns each row's log perplexity minus base's, seed by seed, of the rows that have both."""
-    differences = {name: paired_differences(runs[name], runs["base"], "perplexity") for name in ROWS if name != "base"}
+def shown_paper(name: str, runs: Runs) -> str:
+    """Shows the paper's difference from base."""
+    return "" if name == "base" else number(paper_difference(name), 3, sign=True)
+
+
+def minus_base(name: str, runs: Runs) -> Float[np.ndarray, " seeds"]:
+    """Subtracts base's log perplexity from a row's, seed by seed; base itself has no seed."""
+    return NO_SEEDS if name == "base" else paired_differences(runs[name], runs["base"], "perplexity")
+
+
+def differences_of(runs: Runs) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Gives each row's differences from base, of the rows that have some."""
+    differences = {name: minus_base(name, runs) for name in NAMES}
     return {name: seeds for name, seeds in differences.items() if len(seeds)}
-
-
-def _line(name: str, runs: Mapping[str, RowRuns], differences: Differences) -> tuple[str, ...]:
-    row = runs[name]
-    seeds = differences.get(name, np.array([]))
-    return (
-        row.label(name),
-        kind(name),
-        CHOSEN.get(name, "not chosen"),
-        "" if name == "base" else number(paper_difference(name), 3, sign=True),
-        with_interval(seeds, 3),
-        row.shown("perplexity", 3),
-        row_verdict(name, seeds),
-        ", ".join(map(str, failed(row, runs["base"]))),
-        f"{_parameters(name):,}",
-        str(len(row.scored)),
-        cost(row.scored),
-    )
 
 
 def kind(name: str) -> str:
@@ -123,20 +104,20 @@ def kind(name: str) -> str:
     return "equivalent" if name in EQUIVALENT else ""
 
 
-def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> str:
-    """Returns whether a row's differences are as predicted; "" until all seeds have run, or without a prediction."""
+def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> Verdict:
+    """Judges whether a row's differences are as predicted; says nothing of a row of which nothing is."""
+    if kind(name) == "":
+        return Verdict(NO_RULE, "")
     if len(seeds) < len(SEEDS):
-        return ""
+        return Verdict(OPEN, "")
     if name in PRIMARY:
         paper = paper_difference(name)
         if agrees(seeds, paper):
-            return "as the paper"
-        return "the opposite" if agrees(seeds, -paper) else "not shown"
-    if name in EQUIVALENT:
-        if equivalent(seeds):
-            return "equivalent"
-        return "not equivalent" if beyond_margin(seeds) else "not shown"
-    return ""
+            return Verdict("shown", "as the paper")
+        return Verdict("refuted", "the opposite") if agrees(seeds, -paper) else NOT_SHOWN
+    if equivalent(seeds):
+        return Verdict("shown", "equivalent")
+    return Verdict("refuted", "not equivalent") if beyond_margin(seeds) else NOT_SHOWN
 
 
 def agrees(seeds: Float[np.ndarray, " seeds"], paper: float) -> bool:
@@ -179,33 +160,32 @@ def _half_way(run: RunRecord) -> float | None:
     return None
 
 
-def verdict(differences: Differences) -> list[str]:
-    """Returns the three conditions of the design, and what follows; [] unless every primary row has all seeds."""
+def verdict(differences: Differences) -> tuple[list[str], Verdict]:
+    """Judges the three conditions of the design, each in a note, and all together; none until all seeds have run."""
     if any(len(differences.get(name, ())) < len(SEEDS) for name in PRIMARY):
-        return []
+        return [], Verdict(OPEN, "")
     agreeing = [name for name in PRIMARY if agrees(differences[name], paper_difference(name))]
     plain, partial = correlations([differences[name] for name in PRIMARY])
     excludes = partial.low > 0 or partial.high < 0
-    conditions = (
+    conditions = [
         len(agreeing) >= AGREEING,
         plain.value >= CORRELATION and plain.low > LOWER_END,
         excludes,
-    )
-    if all(conditions):
-        outcome = "shown"
-    elif plain.high < CORRELATION:
-        outcome = "refuted"
-    else:
-        outcome = "neither shown nor refuted"
-    said = ["met" if condition else "not met" for condition in conditions]
-    return [
+    ]
+    said = list(map(met, conditions))
+    notes = [
         f"1. {len(agreeing)} of {len(PRIMARY)} primary rows have the paper's sign and exceed two standard errors "
         f"({', '.join(agreeing) or 'none'}); at least {AGREEING}: {said[0]}",
         f"2. Spearman's rank correlation with the paper over them: {plain} (rows and seeds redrawn {DRAWS:,} times); "
         f"at least {CORRELATION:g}, its lower end above {LOWER_END:g}: {said[1]}",
         f"3. the same, given the logarithm of the number of parameters: {partial}; excludes 0: {said[2]}",
-        f"that the scaled-down models differ as the paper's do is {outcome}",
     ]
+    claim = "that the scaled-down models differ as the paper's do is"
+    if all(conditions):
+        return notes, Verdict("shown", f"{claim} shown")
+    if plain.high < CORRELATION:
+        return notes, Verdict("refuted", f"{claim} refuted")
+    return notes, Verdict("neither", f"{claim} neither shown nor refuted")
 
 
 def correlations(seeds_of_rows: Sequence[Float[np.ndarray, " seeds"]]) -> tuple[Correlation, Correlation]:
@@ -249,6 +229,34 @@ def _parameters(name: str) -> int:
     return parameter_count(model_config(cfg, cfg.data.vocab_size))
 
 
+def cards(records: Records) -> list[Card]:
+    """Claims that the rows rank as in the paper, and that some are like base."""
+    runs = rows(records)
+    return [_rank_card(runs), *(_card_of_equivalent(name, runs) for name in EQUIVALENT)]
+
+
+def _rank_card(runs: Runs) -> Card:
+    text = "the scaled-down models differ as the paper's do: rank correlation"
+    card = measure(TITLE, Claim(text, list(runs.values()), ours=NOT_RUN), 0)
+    counts = [len(row.scored) for row in runs.values()]
+    if not any(counts):
+        return card
+    differences = differences_of(runs)
+    conditions, rule = verdict(differences)
+    card = card._replace(ours="", seeds=shown_seeds(counts), verdict=rule.word)
+    if not conditions:
+        return card
+    plain, _ = correlations([differences[name] for name in PRIMARY])
+    return card._replace(ours=number(plain.value), interval=f"{number(plain.low)} to {number(plain.high)}")
+
+
+def _card_of_equivalent(name: str, runs: Runs) -> Card:
+    seeds = minus_base(name, runs)
+    text = f"{name} is within {MARGIN:g} of base in log perplexity"
+    card = measure(TITLE, Claim(text, [runs[name], runs["base"]], seeds), 3)
+    return card.by_rule(row_verdict(name, seeds)) if len(seeds) else card.without_runs()
+
+
 def plot(records: Records, path: Path) -> None:
     """Draws the paper's differences and ours, with t intervals over the seeds, into a file.
 
@@ -272,3 +280,11 @@ def plot(records: Records, path: Path) -> None:
         axes.set(xlabel="log perplexity − base: paper", ylabel="log perplexity − base: ours")
         figure.draw_without_rendering()  # so that the axes have their place
         name_points(axes, places)
+
+
+def commands() -> Commands:
+    """Trains each row with its schedule, also those that have not chosen yet."""
+    return Rows({name: config_of(name) for name in NAMES}, seeds=SEEDS).commands()
+
+
+STUDY = Study(rows, tables, cards, plot, [*stages(FILE, "table3-second"), *commands()])

@@ -1,0 +1,22 @@
+"""Parts of the figures of several studies."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+
+def legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """Draws the legend of these axes below the figure, if there is anything in it."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=7)
+
+
+def draw_seeds(axes: Axes, place: float, values: Sequence[float], ink: Any, published: float | None = None) -> None:
+    """Draws every seed of a row above its place, and what is published as a grey line."""
+    axes.plot(np.full(len(values), place), values, "o", color=ink)
+    if published is not None:
+        axes.plot((place - 0.3, place + 0.3), (published, published), color="grey")
