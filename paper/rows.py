@@ -60,11 +60,6 @@ def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
     return notes
 
 
-def with_seeds(records: Records, seeds: Sequence[int]) -> Records:
-    """Returns the records with the runs of these seeds alone, those of a design."""
-    return records._replace(runs=[run for run in records.runs if run.config["seed"] in seeds])
-
-
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
     """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
     notes: list[str] = []

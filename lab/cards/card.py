@@ -49,6 +49,21 @@ class Verdict(NamedTuple):
     word: str
     sentence: str
 
+    @classmethod
+    def shown(cls, what: str) -> "Verdict":
+        """Says what is shown."""
+        return cls("shown", f"shown; {what}")
+
+    @classmethod
+    def refuted(cls, what: str) -> "Verdict":
+        """Says what is so instead."""
+        return cls("refuted", f"refuted; {what}")
+
+    @classmethod
+    def open(cls, why: str) -> "Verdict":
+        """Says what is lacking."""
+        return cls(OPEN, f"open, because {why}")
+
 
 NEITHER = Verdict("neither", "neither shown nor refuted")
 

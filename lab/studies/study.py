@@ -12,7 +12,7 @@ from base.table import Table
 from lab.cards.card import Card
 from paper.launch import folder_of, sweep, train
 from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes, with_seeds
+from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from paper.tables.cost import cost
 from paper.tables.trend import paired_differences
 
@@ -53,10 +53,6 @@ class Rows(NamedTuple):
             runs[name] = row_runs(of_design, config, self.split, self.measure)
         return runs
 
-    def only(self, name: str) -> "Rows":
-        """Keeps one row."""
-        return self._replace(configs={name: self.configs[name]})
-
     def commands(self, after: str = "") -> Commands:
         """Gives the command of each row, with a seed that counts; `after` is what it ends with."""
         seed = self.seeds[0] if self.seeds else 0
@@ -65,6 +61,11 @@ class Rows(NamedTuple):
             folder = folder_of(config.removeprefix("lab/studies/").replace("/design.py", ""))
             commands.append((name, train(config, self.split, seed=seed, folder=folder) + after))
         return commands
+
+
+def with_seeds(records: Records, seeds: Sequence[int]) -> Records:
+    """Keeps the runs of these seeds alone, those of a design."""
+    return records._replace(runs=[run for run in records.runs if run.config["seed"] in seeds])
 
 
 def configs(file: str, rows: Iterable[str]) -> dict[str, str]:

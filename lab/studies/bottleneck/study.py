@@ -65,7 +65,7 @@ def tables(records: Records) -> list[Table]:
     """Compares the kinds, with the verdict in the notes, and shows the choice of rates."""
     runs = ROWS.find(records)
     notes = [
-        "the design, its rule and what was expected: lab/studies/bottleneck/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"verdict: {verdict(runs).sentence}",
         f"mean over the seeds, ± standard deviation; differences, of the same seed: {INTERVAL}",
     ]
@@ -86,14 +86,13 @@ def verdict(runs: Runs) -> Verdict:
         differences = more(runs, kind)
         half = half_interval(differences)
         if half is None or len(differences) < len(SEEDS):
-            why = f"because fixed and the two with attention need {len(SEEDS)} seeds each"
-            return Verdict("open", f"open, {why}")
+            return Verdict.open(f"fixed and the two with attention need {len(SEEDS)} seeds each")
         means.append(float(differences.mean()))
         lower_ends.append(means[-1] - half)
     if min(lower_ends) > 0:
-        return Verdict("shown", "shown; one fixed vector drops more than additive and than dot-product attention")
+        return Verdict.shown("one fixed vector drops more than additive and than dot-product attention")
     if max(means) <= 0:
-        return Verdict("refuted", "refuted; one fixed vector drops no more than additive and dot-product attention")
+        return Verdict.refuted("one fixed vector drops no more than additive and dot-product attention")
     return NEITHER
 
 

@@ -97,7 +97,7 @@ def tables(records: Records) -> list[Table]:
     worse = differences(runs, BASE, "perplexity")
     drops_more = {name: more(runs, name) for name in LONGER}
     notes = [
-        "the design, its rule and what was expected: lab/studies/distance/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"verdict on distance: {verdict_of_distance(drops_more).sentence}",
         *(f"verdict on {name}: {verdict_of_quality(name, worse).sentence}" for name in BETTER),
         "accuracies in %: how often a right sentence is more probable than one with the verb in the wrong number, if "
@@ -118,13 +118,12 @@ def verdict_of_distance(more: Differences) -> Verdict:
     corrected = holm(p_values_of(more))
     names = ", ".join(more)
     if not _is_complete(more) or len(corrected) < len(more):
-        why = f"because attention and {names} need {len(SEEDS)} seeds, with near and far pairs"
-        return Verdict(OPEN, f"open, {why}")
+        return Verdict.open(f"attention and {names} need {len(SEEDS)} seeds, with near and far pairs")
     clear = [name for name, p in corrected.items() if p < LEVEL and more[name].mean() > 0]
     if len(clear) == len(more):
-        return Verdict("shown", f"shown; agreement drops more with each of {names} than with attention")
+        return Verdict.shown(f"agreement drops more with each of {names} than with attention")
     if not any(differences.mean() > 0 for differences in more.values()):
-        return Verdict("refuted", f"refuted; agreement drops no more with any of {names} than with attention")
+        return Verdict.refuted(f"agreement drops no more with any of {names} than with attention")
     if clear:
         what = f"for {', '.join(clear)} alone, of which agreement drops more than with attention"
         return Verdict("shown", f"shown {what}")
@@ -134,12 +133,12 @@ def verdict_of_distance(more: Differences) -> Verdict:
 def verdict_of_quality(name: str, worse: Differences) -> Verdict:
     """Judges whether a layer is better than attention, given each one's log perplexity minus attention's."""
     if not _is_complete(worse):
-        return Verdict(OPEN, f"open, because every layer needs {len(SEEDS)} seeds")
+        return Verdict.open(f"every layer needs {len(SEEDS)} seeds")
     corrected = holm(p_values_of(worse))
     if worse[name].mean() > 0:
-        return Verdict("refuted", "refuted; it is not better than attention")
+        return Verdict.refuted("it is not better than attention")
     if corrected[name] < LEVEL:
-        return Verdict("shown", "shown; it is better than attention")
+        return Verdict.shown("it is better than attention")
     return NEITHER
 
 

@@ -10,13 +10,13 @@ from base.table import NOT_RUN, Table, number, spread
 from lab.cards.card import OPEN, Card, Claim, Verdict, measure, met, verdict_by_number
 from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PILOT, UPDATES
 from lab.studies.plots import draw_seeds
-from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table
+from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table, with_seeds
 from lab.studies.two_stages import SEEDS
 from paper.drawing import colour, drawn
 from paper.launch import sweep
 from paper.published import G2P
 from paper.records import Records, RunRecord
-from paper.rows import RowRuns, dagger_notes_on, marked, row_runs, with_seeds
+from paper.rows import RowRuns, dagger_notes_on, marked, row_runs
 from paper.tables.cost import cost
 
 FILE = "lab/studies/g2p/design.py"
@@ -44,7 +44,7 @@ def tables(records: Records) -> list[Table]:
         "cost": mean_cost,
     }
     notes = [
-        "the design, its rule and what was predicted: lab/studies/g2p/design.py, committed before the first run",
+        f"the design, its rule and what was predicted: {FILE}, committed before the first run",
         f"verdict: {verdict(together).sentence}",
         "alone: mean over the seeds, ± standard deviation; the mean of all languages, of the seeds that every one has",
         "95 % interval: Wilson's, for the number of test words, around the mean of single models",
@@ -113,7 +113,7 @@ def verdict(together: Errors) -> Verdict:
     """Judges the ensembles by the rule of the design."""
     means = list(mean_of(together).values())
     if not means:
-        return Verdict(OPEN, f"open, because not every language has an ensemble of {MEMBERS}")
+        return Verdict.open(f"not every language has an ensemble of {MEMBERS}")
     word = met(means[0] <= PUBLISHED)
     return Verdict(word, f"{word}; the ensembles' mean is {number(means[0], 2)} %")
 
@@ -142,8 +142,8 @@ def stage_1(records: Records) -> Table:
     """Returns the errors on the validation words of the language that chooses for all, and what was chosen."""
     shown: list[str] = []
     runs: list[RunRecord] = []
-    for dropout in OPTIONS:
-        row = row_runs(with_seeds(records, [0]), f"{FILE}:{PILOT}:{dropout}", "valid", "edits_as_is")
+    options = configs(FILE, [f"{PILOT}:{dropout}" for dropout in OPTIONS])
+    for row in Rows(options, "valid", "edits_as_is", seeds=[0]).find(records).values():
         runs += [scored.run for scored in row.scored]
         error = errors_of(row).get(0)
         shown.append(NOT_RUN if error is None else number(error, 1))
@@ -156,13 +156,14 @@ def stage_1(records: Records) -> Table:
 
 def longer(records: Records) -> Table:
     """Returns the errors on validation words after the updates of stage 2 and after more, and what the rule says."""
-    first_seed = with_seeds(records, SEEDS[:1])
+    names = [*LONGER_LANGUAGES, *(f"{language}:{LONGER}" for language in LONGER_LANGUAGES)]
+    found = Rows(configs(FILE, names), "valid", "edits_as_is", seeds=SEEDS[:1]).find(records)
     lines: list[tuple[str, ...]] = []
     gains: list[float] = []
     runs: dict[str, list[RunRecord]] = {}
     for language in LONGER_LANGUAGES:
-        short = row_runs(first_seed, f"{FILE}:{language}", "valid", "edits_as_is")
-        long = row_runs(first_seed, f"{FILE}:{language}:{LONGER}", "valid", "edits_as_is")
+        short = found[language]
+        long = found[f"{language}:{LONGER}"]
         runs[language] = [scored.run for scored in (*short.scored, *long.scored)]
         gained = ""
         if short.scored and long.scored:

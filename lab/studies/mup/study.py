@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from base.table import NOT_RUN, Table, number
-from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, measure, shown_seeds
+from lab.cards.card import NEITHER, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.mup.design import KINDS, RATES, SEEDS, WIDTHS, get_config
 from lab.studies.mup.design import ROWS as NAMES
@@ -65,7 +65,7 @@ def tables(records: Records) -> list[Table]:
         lines.append((name, *cells, shown, str(len(of_rows[row]))))
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
-        "the design, its rule and what was expected: lab/studies/mup/design.py, committed before the first run, and "
+        f"the design, its rule and what was expected: {FILE}, committed before the first run, and "
         "amended once, as it says, before the runs of muP",
         f"verdict: {verdict(losses).sentence}",
         *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
@@ -134,11 +134,11 @@ def verdict(losses: Losses) -> Verdict:
     """Judges by the rule of the design."""
     standard, mup = (move(losses, kind) for kind in KINDS)
     if standard is None or mup is None:
-        return Verdict(OPEN, "open, because not all of the runs that the rule compares are there")
+        return Verdict.open("not all of the runs that the rule compares are there")
     if mup.factor > standard.factor and not standard.is_bound:
-        return Verdict("refuted", "refuted; the best rate moves more with muP")
+        return Verdict.refuted("the best rate moves more with muP")
     if mup.factor <= MOST and not mup.is_bound and standard.factor > LEAST:
-        return Verdict("shown", "shown; the best rate stays where it is with muP, and moves without")
+        return Verdict.shown("the best rate stays where it is with muP, and moves without")
     return NEITHER
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from base.table import NOT_RUN, Table, number
-from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, measure, shown_seeds
+from lab.cards.card import NEITHER, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.norms.design import LAYERS, NORMS, PAPER, SEEDS, STARTED, WARMUPS, name_of
 from lab.studies.norms.design import ROWS as NAMES
@@ -40,7 +40,7 @@ def tables(records: Records) -> list[Table]:
             lines.append((label, *cells, str(len(runs))))
     head = ("norm and layers", *(f"warm-up of {warmup} %" for warmup in WARMUPS), "runs")
     notes = [
-        "the design, its rule and what was expected: lab/studies/norms/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"verdict: {verdict(found).sentence}",
         "validation perplexity after the last update, the geometric mean of the seeds; in brackets how many of them "
         f"have started, with a perplexity of at most {STARTED}",
@@ -86,13 +86,13 @@ def verdict(found: Perplexities) -> Verdict:
     deep = {norm: found[name_of(norm, DEEPEST, SHORTEST)] for norm in NORMS}
     easy = [found[name_of(norm, *EASIEST)] for norm in NORMS]
     if any(len(values) < len(SEEDS) for values in (*deep.values(), *easy)):
-        return Verdict(OPEN, "open, because not all of the runs that the rule compares are there")
+        return Verdict.open("not all of the runs that the rule compares are there")
     if started(deep["post"]) == len(SEEDS):
-        return Verdict("refuted", f"refuted; post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up")
+        return Verdict.refuted(f"post-norm starts with {DEEPEST} layers and {SHORTEST} % of warm-up")
     others = all(started(deep[norm]) == len(SEEDS) for norm in NORMS if norm != "post")
     easy_start = all(started(values) == len(SEEDS) for values in easy)
     if started(deep["post"]) == 0 and others and easy_start:
-        return Verdict("shown", "shown; where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not")
+        return Verdict.shown("where it is deep, post-norm needs warm-up, and pre-norm and DeepNorm do not")
     return NEITHER
 
 

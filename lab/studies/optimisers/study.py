@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from base.intervals import with_interval
 from base.table import NOT_RUN, Table, number, spread
-from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, compare
+from lab.cards.card import NEITHER, Card, Claim, Verdict, compare
 from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
 from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, SEEDS, STEPS, Option, rates
 from lab.studies.optimisers.design import ROWS as NAMES
@@ -53,7 +53,7 @@ def tables(records: Records) -> list[Table]:
         "cost": mean_cost,
     }
     notes = [
-        "the design, its rule and what was expected: lab/studies/optimisers/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
         f"{NOT_RUN if target is None else number(target, 3)}",
         *(f"verdict on {row}: {verdict(row, fewer).sentence}" for row in fewer),
@@ -187,11 +187,11 @@ def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.
 def verdict(row: str, fewer: Differences) -> Verdict:
     """Judges an optimiser, given every one's updates minus Adam's."""
     if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
-        return Verdict(OPEN, "open, because not all seeds of all optimisers are there")
+        return Verdict.open("not all seeds of all optimisers are there")
     if fewer[row].mean() >= 0:
-        return Verdict("refuted", "refuted; it is no faster than Adam")
+        return Verdict.refuted("it is no faster than Adam")
     p = holm(p_values_of(fewer))[row]
-    return Verdict("shown", "shown; it is faster than Adam") if p < LEVEL else NEITHER
+    return Verdict.shown("it is faster than Adam") if p < LEVEL else NEITHER
 
 
 def cards(records: Records) -> list[Card]:

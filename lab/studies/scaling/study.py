@@ -30,7 +30,8 @@ STARTS = ((0.3, 0.3), (0.1, 1.0), (1.0, 0.1))  # a and b from which the fit begi
 DRAWS = 500
 FITTED = ("E", "A", "a", "B", "b", "N_opt grows with FLOPs to the power of")
 SEEDS = 3
-FIRST, LONG = (Rows(configs(FILE, names), measure="nll_by_position", seeds=range(SEEDS)) for names in (ROWS, LONG_ROWS))
+FIRST = Rows(configs(FILE, ROWS), measure="nll_by_position", seeds=range(SEEDS))
+LONG = FIRST._replace(configs=configs(FILE, LONG_ROWS))
 NEAR = 0.9  # of the bound that the grammar sets: the upper end of E's interval must reach that much
 NONE = 1e-3  # nats: an E below it is none, since the fit stays a little above its bound of 0
 FEWEST = 8  # runs that a fit of five numbers needs at least

@@ -20,7 +20,6 @@ from paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested
 
 FILE = "lab/studies/scan_length/design.py"
 ROWS = Rows(configs(FILE, NAMES))
-WITH_ORACLE = ROWS._replace(measure=ORACLE)
 COMPARED = {  # what is claimed, of which models; p by Holm over the two of each claim
     "relative positions are better": {
         "own layers": ("shaw", "sinusoidal"),
@@ -49,7 +48,7 @@ def tables(records: Records) -> list[Table]:
         "cost": mean_cost,
     }
     notes = [
-        "the design, its rule and what was expected: lab/studies/scan_length/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"model:N is trained on outputs of up to N actions; the test has all longer ones, of up to {LONGEST}",
         "mean over the seeds, ± standard deviation, decoded greedily; with the oracle length: infer/scores/"
         "oracle_length.py",
@@ -75,7 +74,7 @@ def with_oracle(records: Records, runs: Runs) -> Runs:
     found: Runs = {}
     for name, row in runs.items():
         these = records._replace(runs=[scored.run for scored in row.scored]) if row.scored else records
-        found |= WITH_ORACLE.only(name).find(these)
+        found |= Rows({name: ROWS.configs[name]}, measure=ORACLE).find(these)
     return found
 
 

@@ -51,7 +51,7 @@ def tables(records: Records) -> list[Table]:
     runs = ROWS.find(records)
     worse = {f"unscaled-{width}": minus(runs, "unscaled", "scaled", width) for width in widths("unscaled")}
     notes = [
-        "the design, its rule and what was expected: lab/studies/scores/design.py, committed before the first run",
+        f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"verdict on scaling: {verdict_of_scaling(runs).sentence}",
         f"verdict on additive scores: {verdict_of_additive(runs).sentence}",
         f"mean over the seeds, ± standard deviation; differences, with the same d_k and seed: {INTERVAL}",
@@ -116,13 +116,12 @@ def verdict_of_scaling(runs: Runs) -> Verdict:
     half_large = half_interval(large)
     half_more = half_interval(more)
     if half_large is None or half_more is None or min(len(large), len(more)) < len(SEEDS):
-        why = f"because scaled and unscaled products need {len(SEEDS)} seeds with each d_k"
-        return Verdict("open", f"open, {why}")
+        return Verdict.open(f"scaled and unscaled products need {len(SEEDS)} seeds with each d_k")
     if large.mean() <= 0:
-        return Verdict("refuted", f"refuted; with a d_k of {LARGE} unscaled products are no worse")
+        return Verdict.refuted(f"with a d_k of {LARGE} unscaled products are no worse")
     if large.mean() > half_large and more.mean() > half_more:
         what = f"unscaled products are worse with a d_k of {LARGE}, and by more than with {SMALL}"
-        return Verdict("shown", f"shown; {what}")
+        return Verdict.shown(what)
     return NEITHER
 
 
@@ -131,12 +130,11 @@ def verdict_of_additive(runs: Runs) -> Verdict:
     worse = minus(runs, "unscaled", "additive", LARGE)
     half = half_interval(worse)
     if half is None or len(worse) < len(SEEDS):
-        why = f"because additive scores and unscaled products need {len(SEEDS)} seeds with a d_k of {LARGE}"
-        return Verdict("open", f"open, {why}")
+        return Verdict.open(f"additive scores and unscaled products need {len(SEEDS)} seeds with a d_k of {LARGE}")
     if worse.mean() <= 0:
-        return Verdict("refuted", f"refuted; with a d_k of {LARGE} they do not outperform unscaled products")
+        return Verdict.refuted(f"with a d_k of {LARGE} they do not outperform unscaled products")
     if worse.mean() > half:
-        return Verdict("shown", f"shown; they outperform unscaled products with a d_k of {LARGE}")
+        return Verdict.shown(f"they outperform unscaled products with a d_k of {LARGE}")
     return NEITHER
 
 

@@ -49,7 +49,7 @@ def tables(records: Records) -> list[Table]:
     }
     conditions, rule = verdict(differences_of(runs))
     notes = [
-        "the design, its rule and its prediction: lab/studies/second/design.py, committed before the first run",
+        f"the design, its rule and its prediction: {FILE}, committed before the first run",
         *conditions,
         *([rule.sentence] if conditions else []),
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
