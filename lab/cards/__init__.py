@@ -18,7 +18,7 @@ def cards(records: Records) -> list[Card]:
 
 
 def tables(made: Sequence[Card]) -> list[Table]:
-    """Returns how many claims have which verdict, and the cards, a table for each thing that they are about."""
+    """Counts the verdicts, and lists the cards, in a table for each thing that they are about."""
     by_subject: dict[str, list[Card]] = {}
     for card in made:
         by_subject.setdefault(card.about, []).append(card)

@@ -119,7 +119,7 @@ def between(text: str, row: RowRuns, base: RowRuns, key: str, sign: int, publish
 
 
 def counts(cards: Sequence[Card]) -> Table:
-    """Returns how many cards have each verdict."""
+    """Counts the cards of each verdict."""
     verdicts = [card.verdict for card in cards]
     found: list[tuple[str, ...]] = [(verdict, str(verdicts.count(verdict))) for verdict in VERDICTS]
     return Table("cards-verdicts", "Verdicts", ("verdict", "claims"), found, [])
@@ -192,7 +192,7 @@ def shown_mean(row: RowRuns, key: str, digits: int = 2) -> str:
 
 
 def shown_seeds(counts: Sequence[int]) -> str:
-    """Returns how many seeds the rows of a claim have: one number, or from the fewest to the most."""
+    """Shows how many seeds the rows of a claim have: one number, or from the fewest to the most."""
     fewest, most = min(counts), max(counts)
     return str(most) if fewest == most else f"{fewest} to {most}"
 
@@ -206,7 +206,7 @@ def shown_p(p_values: Mapping[str, float], name: str) -> str:
 
 
 def verdict_by_sign(differences: Float[np.ndarray, " seeds"], p: float | None, sign: int) -> str:
-    """Returns whether the mean difference has the claimed sign, by p."""
+    """Judges by p whether the mean difference has the claimed sign."""
     if not len(differences):
         return NOT_RUN
     if p is None:
@@ -222,7 +222,7 @@ def met(is_met: bool) -> str:
 
 
 def verdict_by_number(above: Float[np.ndarray, " seeds"]) -> str:
-    """Returns whether a number is reached, given by how much each seed is above it: by the mean, and by p if it is not.
+    """Judges whether a number is reached, by the mean of how much each seed is above it, and by p if it is not.
 
     One seed has no p, and counts as it is.
     """

@@ -92,7 +92,7 @@ def _growth(records: Records, name: str, measure: str, published: str) -> Card:
 
 
 def _grows(record: dict[str, Any], name: str, measure: str) -> bool:
-    """Returns whether exponents are within `CLOSE` of the paper's, or a path is log_k n layers, rounded up."""
+    """Tells whether exponents are within `CLOSE` of the paper's, or a path is log_k n layers, rounded up."""
     found = record["types"][name]
     powers = found["exponents"]
     row = table1.TYPES[name]
@@ -128,7 +128,13 @@ def _table2(records: Records) -> list[Card]:
 def _reached(about: str, text: str, row: RowRuns, key: str, published: float, source: str, sign: int = 1) -> Card:
     """Returns the card of a published score; `sign` is -1 of one that is the better the lower it is."""
     above = sign * (np.array(row.values(key)) - published)
-    claim = Claim(text, [row], above, published=f"{published:g}, {source}", ours=shown_mean(row, key))
+    claim = Claim(
+        text,
+        [row],
+        above,
+        published=f"{published:g}, {source}",
+        ours=shown_mean(row, key),
+    )
     p = shown_p(p_values_of({key: above}), key)
     return measure(about, claim, 2)._replace(p=p, verdict=verdict_by_number(above))
 
@@ -181,7 +187,7 @@ def _design(models: dict[str, RowRuns]) -> list[Card]:
 
 
 def _ranked(found: Correlation) -> str:
-    """Returns what the rule of configs/small.py says of a rank correlation and its interval."""
+    """Judges a rank correlation and its interval by the rule of configs/small.py."""
     if found.value >= CORRELATION and found.low > 0:
         return "shown"
     return "refuted" if found.high < CORRELATION else "neither"

@@ -21,7 +21,7 @@ def stage_1(
     what: str,
     chosen: Mapping[str, Any],
 ) -> Table:
-    """Returns what each row of a study's table has chosen: the lowest perplexity on validation after the last update.
+    """Shows what each row of a study's table has chosen: the lowest perplexity on validation after the last update.
 
     `options` are those of each row; `what` they are heads their columns, as in "rate: 0.005". Where a row had no such
     option the cell is empty. A note says where `chosen`, what stage 2 takes, is another.

@@ -136,4 +136,10 @@ def plot(records: Records, path: Path) -> None:
         legend(figure, axes, 4)
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "bottleneck"), *ROWS.commands()])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "bottleneck"), *ROWS.commands()],
+)

@@ -96,6 +96,7 @@ def tables(records: Records) -> list[Table]:
     runs = ROWS.find(records)
     worse = differences(runs, BASE, "perplexity")
     drops_more = {name: more(runs, name) for name in LONGER}
+    more_of_it = {name: more(runs, name, "it") for name in worse}
     notes = [
         f"the design, its rule and what was expected: {FILE}, committed before the first run",
         f"verdict on distance: {verdict_of_distance(drops_more).sentence}",
@@ -105,9 +106,7 @@ def tables(records: Records) -> list[Table]:
         f"mean over the seeds, ± standard deviation; − attention, of the same seed: {INTERVAL}",
         *tested(worse, "log perplexity − attention"),
         *tested(drops_more, "drop of agreement − attention's"),
-        *tested(
-            {name: more(runs, name, "it") for name in worse}, "drop of `it` − attention's, 4 words against 5 and more"
-        ),
+        *tested(more_of_it, "drop of `it` − attention's, 4 words against 5 and more"),
     ]
     study = table("distance", TITLE, "layer", COLUMNS, runs, notes)
     return [study, by_distance(runs), stage_1(records, study, FILE, OPTIONS, "rate", CHOSEN)]
@@ -215,4 +214,10 @@ def commands() -> Commands:
     return [(name, f"{command}{after}{name}") for name, command in ROWS.commands()]
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "distance"), *commands()])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "distance"), *commands()],
+)

@@ -90,7 +90,7 @@ def banded(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
 
 
 def risen(row: RowRuns, band: tuple[int, int]) -> Float[np.ndarray, " seeds"]:
-    """Returns by how much the mean over a band is above that within the training length, of every seed, as `banded`."""
+    """Subtracts the mean within the training length from that over a band, of every seed, as `banded`."""
     within, beyond = banded(row, BANDS[0]), banded(row, band)
     return beyond - within if len(beyond) == len(within) else np.array([])
 
@@ -156,4 +156,10 @@ def commands() -> Commands:
     return commands
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, commands())
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=commands(),
+)

@@ -158,7 +158,7 @@ def _hashes(records: Records, config: str) -> set[str]:
 
 
 def _beginning(seed: ScoredRun) -> Beginning | None:
-    """Returns what a run began with; None if with new parameters.
+    """Names the run that a run began with; None if it began with new parameters.
 
     Of several launches before its first checkpoint only the last counts.
     """
@@ -182,7 +182,10 @@ def cards(records: Records) -> list[Card]:
         gained = 100 * paired_differences(tuned, new, "accuracy")
         of_classes.append(Claim(f"pre-training helps: {name}", [tuned, new], gained, 1))
     made = compare("Pre-training a classifier, points of accuracy", of_classes, 1)
-    texts = "pre-training helps the small T5", "with pre-norm, a decoder alone is better if it sees the whole source"
+    texts = (
+        "pre-training helps the small T5",
+        "with pre-norm, a decoder alone is better if it sees the whole source",
+    )
     pairs = [
         between(text, runs[name], runs[other], "sacrebleu", 1) for text, (name, other) in zip(texts, PAIRS, strict=True)
     ]
@@ -274,4 +277,10 @@ def _begun(config: str, pretraining: str) -> str:
     )
 
 
-STUDY = Study(rows, tables, cards, plot, commands())
+STUDY = Study(
+    rows=rows,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=commands(),
+)

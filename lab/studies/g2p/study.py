@@ -81,12 +81,12 @@ def _with_ensembles(run: RunRecord, members: set[str]) -> RunRecord:
 
 
 def word_errors(of_rows: Mapping[str, RowRuns]) -> dict[str, dict[int, float]]:
-    """Returns which % of the words are wrong, by language and seed."""
+    """Gives the % of words that are wrong, by language and seed."""
     return {language: errors_of(row) for language, row in of_rows.items()}
 
 
 def errors_of(row: RowRuns) -> dict[int, float]:
-    """Returns which % of the words are wrong, by seed."""
+    """Gives the % of words that are wrong, by seed."""
     return {scored.run.config["seed"]: 100 - scored.scores["exact_match"] for scored in row.scored}
 
 
@@ -121,15 +121,19 @@ def verdict(together: Errors) -> Verdict:
 def cards(records: Records) -> list[Card]:
     """Claims that the mean of the published ensembles is reached, by single models and by ensembles."""
     about = f"Pronunciations, {len(G2P)} languages: word errors, %"
-    source = f"{number(PUBLISHED, 2)}, Ashby et al. 2021"
     runs = {"a single model": ROWS.find(records), f"an ensemble of {MEMBERS}": ensembles(records)}
     cards: list[Card] = []
     for name, of_language in runs.items():
         means = np.array(list(mean_of(word_errors(of_language)).values()))
         counts = [len(row.scored) for row in of_language.values()]
-        text = f"{name} reaches the mean of the published ensembles"
-        ours = number(float(means.mean()), 2) if len(means) else NOT_RUN
-        card = measure(about, Claim(text, list(of_language.values()), means, 0, source, ours), 2)
+        claim = Claim(
+            f"{name} reaches the mean of the published ensembles",
+            list(of_language.values()),
+            means,
+            published=f"{number(PUBLISHED, 2)}, Ashby et al. 2021",
+            ours=number(float(means.mean()), 2) if len(means) else NOT_RUN,
+        )
+        card = measure(about, claim, 2)
         if len(means):
             card = card._replace(verdict=verdict_by_number(PUBLISHED - means))
         elif any(counts):  # some languages have run, and the mean is of all
@@ -189,7 +193,7 @@ def _error_in(row: RowRuns) -> str:
 
 
 def verdict_on_longer(gains: Sequence[float]) -> str:
-    """Returns what the rule says of how many points fewer words are wrong, by language."""
+    """Judges by how many points fewer words are wrong, by language."""
     if len(gains) < len(LONGER_LANGUAGES):
         return "open, because not both languages have run"
     if min(gains) >= HELPS:
@@ -214,4 +218,10 @@ def plot(records: Records, path: Path) -> None:
 
 
 MORE_UPDATES = (f"stage {LONGER}", sweep(f"{FILE}:{LONGER}", f"g2p-{LONGER}"))
-STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "g2p"), *ROWS.commands(), MORE_UPDATES])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "g2p"), *ROWS.commands(), MORE_UPDATES],
+)

@@ -100,4 +100,10 @@ def _draw(grid: np.ndarray, place: int, mixer: str, row: RowRuns) -> None:
             grid[1, column].plot(total, scores["sacrebleu"], "o", color=colour(place))
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, ROWS.commands())
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=ROWS.commands(),
+)

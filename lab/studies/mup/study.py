@@ -195,4 +195,10 @@ def commands() -> Commands:
     return [("all of mup", grid), *((f"{row}, one rate", command) for row, command in one_rate)]
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, commands())
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=commands(),
+)

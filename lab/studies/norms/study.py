@@ -77,7 +77,7 @@ def _mean_log(values: list[float]) -> float:
 
 
 def started(values: list[float]) -> int:
-    """Returns how many of these perplexities are of runs that have started."""
+    """Counts the perplexities of runs that have started."""
     return sum(value <= STARTED for value in values)
 
 
@@ -137,4 +137,10 @@ def plot(records: Records, path: Path) -> None:
 
 
 GRID = ("all of norms", sweep(f"{FILE}:{name_of(*PAPER)}", "norms"))
-STUDY = Study(ROWS.find, tables, cards, plot, [GRID, *ROWS.commands()])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[GRID, *ROWS.commands()],
+)

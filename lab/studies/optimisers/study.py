@@ -167,7 +167,7 @@ def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, floa
 
 
 def crossed(validations: Curve, target: float) -> float:
-    """Returns where the line through the validations first comes down to the target; `STEPS` if it does not."""
+    """Finds where the line through the validations first comes down to the target; `STEPS` if it does not."""
     before: tuple[int, float] | None = None
     for step, nll in validations:
         if nll <= target:
@@ -224,4 +224,10 @@ def plot(records: Records, path: Path) -> None:
         legend(figure, axes, 3)
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "optimisers"), *ROWS.commands()])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "optimisers"), *ROWS.commands()],
+)

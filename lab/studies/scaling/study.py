@@ -238,7 +238,7 @@ def most_nats(runs: Runs) -> float:
 
 
 def is_complete(runs: Runs) -> bool:
-    """Returns whether every cell has all of its seeds."""
+    """Tells whether every cell has all of its seeds."""
     return all(len(row.scored) >= SEEDS for row in runs.values())
 
 
@@ -326,4 +326,10 @@ def draw_law(axes: Any, points: Points, law: Float[np.ndarray, " five"]) -> None
         axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
 
 
-STUDY = Study(FIRST.find, tables, cards, plot, [*FIRST.commands(), *LONG.commands()])
+STUDY = Study(
+    rows=FIRST.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*FIRST.commands(), *LONG.commands()],
+)

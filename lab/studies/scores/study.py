@@ -62,7 +62,7 @@ def tables(records: Records) -> list[Table]:
 
 
 def footnote_4() -> Table:
-    """Returns how large the softmax's gradient is, and its largest weight, if queries and keys are as footnote 4 says.
+    """Shows the size of the softmax's gradient, and its largest weight, if queries and keys are as footnote 4 says.
 
     Their components are drawn from N(0, 1). The gradient is the Jacobian diag(p) - p p^T of the weights p by the
     logits; its size is the Frobenius norm.
@@ -206,4 +206,10 @@ def plot(records: Records, path: Path) -> None:
         legend(figure, axes, 3)
 
 
-STUDY = Study(ROWS.find, tables, cards, plot, [*stages(FILE, "scores"), *ROWS.commands()])
+STUDY = Study(
+    rows=ROWS.find,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "scores"), *ROWS.commands()],
+)

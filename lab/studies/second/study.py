@@ -98,7 +98,7 @@ def differences_of(runs: Runs) -> dict[str, Float[np.ndarray, " seeds"]]:
 
 
 def kind(name: str) -> str:
-    """Returns what the design predicts of a row: a difference, none, or nothing."""
+    """Names what the design predicts of a row: a difference, none, or nothing."""
     if name in PRIMARY:
         return "primary"
     return "equivalent" if name in EQUIVALENT else ""
@@ -121,20 +121,20 @@ def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> Verdict:
 
 
 def agrees(seeds: Float[np.ndarray, " seeds"], paper: float) -> bool:
-    """Returns whether the mean difference has the paper's sign and exceeds two standard errors."""
+    """Tells whether the mean difference has the paper's sign and exceeds two standard errors."""
     mean = seeds.mean()
     return bool(np.sign(mean) == np.sign(paper) and abs(mean) > 2 * stats.sem(seeds))
 
 
 def equivalent(seeds: Float[np.ndarray, " seeds"]) -> bool:
-    """Returns whether two one-sided t-tests, each at 5 %, show that the mean difference is within the margin."""
+    """Tells whether two one-sided t-tests, each at 5 %, show that the mean difference is within the margin."""
     above = stats.ttest_1samp(seeds, -MARGIN, alternative="greater").pvalue
     below = stats.ttest_1samp(seeds, MARGIN, alternative="less").pvalue
     return bool(max(above, below) < LEVEL)
 
 
 def beyond_margin(seeds: Float[np.ndarray, " seeds"]) -> bool:
-    """Returns whether the 95 % t interval of the mean difference lies wholly beyond the margin, on one side of it."""
+    """Tells whether the 95 % t interval of the mean difference lies wholly beyond the margin, on one side of it."""
     half = half_interval(seeds)
     return half is not None and bool(abs(seeds.mean()) - half > MARGIN)
 
@@ -287,4 +287,10 @@ def commands() -> Commands:
     return Rows({name: config_of(name) for name in NAMES}, seeds=SEEDS).commands()
 
 
-STUDY = Study(rows, tables, cards, plot, [*stages(FILE, "table3-second"), *commands()])
+STUDY = Study(
+    rows=rows,
+    tables=tables,
+    cards=cards,
+    plot=plot,
+    commands=[*stages(FILE, "table3-second"), *commands()],
+)
