@@ -7,9 +7,8 @@ Runs are found and recognised as by `python -m paper`; DIR may be several folder
 those are the folders of our own records. `all` prints all studies. `cards` lists the main claims that the tables of
 `paper` and the studies make, with a verdict on each and a command that repeats one of its runs.
 
-The studies need evaluations of the test split, but `norms`, `mup` and `optimisers` of the validation split. --plot
-draws a study's figure; --html writes one page with tables, learning curves and figures; --commands prints how to run
-each row.
+The studies need evaluations of the test split, some of the validation split: --commands prints how to run and score
+each row. --plot draws a study's figure; --html writes one page with tables, learning curves and figures.
 """
 
 from absl import flags
@@ -19,8 +18,8 @@ from base.errors import UserError
 from lab.studies.index import STUDIES
 from run import changes
 
-listed = [f"  {name:15}{question}\n" for name, question in STUDIES.items()]
-__doc__ = f"{__doc__}\n{''.join(listed)}"
+lines = [f"  {name:15}{question}\n" for name, question in STUDIES.items()]
+__doc__ = f"{__doc__}\n{''.join(lines)}"
 WHAT = (*STUDIES, "cards", "all")
 
 
