@@ -7,7 +7,7 @@ import sys
 
 from setuptools import find_packages, setup
 
-patterns = ("base", "configs", "data", "infer", "model", "paper", "run", "tasks", "train")
+patterns = ("base", "configs", "data", "infer", "model", "paper", "run", "search", "tasks", "train")
 rooms = find_packages(include=[*patterns, *(f"{room}.*" for room in patterns)])
 wheel = {f"vaswani.{room}": room.replace(".", "/") for room in rooms}
 setup(

@@ -49,15 +49,20 @@ def _file(path: Path, config: MkDocsConfig) -> File:
 
 
 def api() -> str:
-    """Returns the page of the public API: runs, and every module of model/."""
-    modules = sorted(path.relative_to(ROOT) for path in ROOT.glob("model/**/*.py"))
-    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in modules]
+    """Returns the page of the public API: runs, and every module of model/ and search/."""
     parts = [
         "# API",
         "## A trained run",
         "::: infer",
         "::: infer.api",
         "## The model",
-        *(f"::: {name}" for name in names),
+        *(f"::: {name}" for name in _modules("model")),
+        "## Search",
+        *(f"::: {name}" for name in _modules("search")),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _modules(room: str) -> list[str]:
+    paths = sorted(path.relative_to(ROOT) for path in ROOT.glob(f"{room}/**/*.py"))
+    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]

@@ -98,7 +98,7 @@ class DecoderOnly(nn.Module):
 
 
 class LanguageModel(DecoderOnly):
-    """Logits of the next token at each position. A model of `model.search`, whose inputs are prompts.
+    """Logits of the next token at each position. A model of `search`, whose inputs are prompts.
 
     Rows that it is trained on begin with BOS, and so should prompts; the empty prompt is BOS alone. Raises `ValueError`
     for learned positions and a row longer than their table.

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS, PAD
 from base.tokens import Tokens
 from model.config import ModelConfig
+from model.decoding import translation_limits
 from model.embed import logits_of
 from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from model.noise import Noise, fold
-from model.search.state import translation_limits
 
 
 class PrefixLM(DecoderOnly):

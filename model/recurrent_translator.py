@@ -31,10 +31,10 @@ from base.ids import BOS
 from base.tokens import Tokens
 from model.attention import additive_scores, attention, dot_products
 from model.config import ModelConfig
+from model.decoding import take_beams, translation_limits
 from model.embed import embeddings, logits_of
 from model.masks import NO_SEGMENT, Mask
 from model.noise import Noise, dropout, fold
-from model.search.state import take_beams, translation_limits
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)

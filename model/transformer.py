@@ -8,10 +8,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from base.ids import BOS
 from base.tokens import Tokens
 from model.config import ModelConfig
+from model.decoding import translation_limits
 from model.embed import embeddings, logits_of
 from model.mixers import MIXERS
 from model.noise import Noise, fold
-from model.search.state import translation_limits
 from model.stack import Memory, Stack, StackCache
 
 # Where the model draws noise.

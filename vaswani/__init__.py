@@ -15,7 +15,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-ROOMS = ("base", "model", "data", "run", "tasks", "infer", "train", "configs", "paper")
+ROOMS = ("base", "model", "data", "search", "run", "tasks", "infer", "train", "configs", "paper")
 
 
 def _find() -> Path:

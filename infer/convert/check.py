@@ -17,8 +17,8 @@ from data.symbols import SPECIALS
 from data.tokenizer import Tokenizer
 from infer.runs import Run
 from model.config import ModelConfig
-from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
+from search.scoring import forced_log_probs
 
 # Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
 _SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "max_distance", "neighbours", "kernel_width")

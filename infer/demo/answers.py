@@ -17,7 +17,7 @@ from infer.runs import Run, finite
 from infer.translate.explain import beam_tree
 from infer.translate.options import Decoding, chosen
 from infer.translate.translator import Hypothesis, Translator
-from model.search.beam import length_penalty
+from search.beam import length_penalty
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence

@@ -14,9 +14,9 @@ from data.length_batches import length_batches
 from data.tokenizer import Tokenizer
 from infer.runs import user_error_if_too_long
 from model.config import ModelConfig
-from model.search.ensemble import model_or_ensemble
 from run.distributed import is_main
 from run.sharding import data_mesh, fetch, place_params, row_parts, shard_rows
+from search.ensemble import model_or_ensemble
 
 SHORTEST_ROW = 16
 
@@ -99,7 +99,7 @@ def line_sums(
 ) -> np.ndarray:
     """Returns, for each pair of lines, the sum over the target's tokens, EOS included, of what `of_tokens` says of it.
 
-    `of_tokens` is a function of `model.search.scoring`. `tokens` bounds the positions per side of a batch. Of several
+    `of_tokens` is a function of `search.scoring`. `tokens` bounds the positions per side of a batch. Of several
     configs, with a tuple of parameters, the sums are those of their ensemble.
 
     Raises:

@@ -12,7 +12,7 @@ from data.tokenizer import Tokenizer
 from infer.scores.bleu import Score
 from infer.scores.forced import line_sums
 from model.config import ModelConfig
-from model.search.scoring import forced_errors
+from search.scoring import forced_errors
 
 
 def exact_match(

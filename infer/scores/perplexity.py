@@ -8,7 +8,7 @@ from base.numbers import from_nll
 from data.tokenizer import Tokenizer
 from infer.scores.forced import line_sums
 from model.config import ModelConfig
-from model.search.scoring import forced_log_probs
+from search.scoring import forced_log_probs
 
 # Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
 line_log_probs = partial(line_sums, forced_log_probs)

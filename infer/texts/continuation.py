@@ -13,7 +13,7 @@ from infer.translate.options import Decoding
 from infer.translate.stages import find
 from infer.translate.translator import Hypothesis, hypotheses_of, search_of
 from model.language_model import LanguageModel
-from model.search.state import Hypotheses
+from search.state import Hypotheses
 
 
 def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis]:

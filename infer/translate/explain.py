@@ -1,6 +1,6 @@
 """Draws how beam search found the translations of a sentence: every extension considered, kept, finished or pruned.
 
-The search is that of `model.search.beam`, advanced one step at a time; `consider` there is what a step considers. The
+The search is that of `search.beam`, advanced one step at a time; `consider` there is what a step considers. The
 page is one file that loads nothing.
 """
 
@@ -26,11 +26,11 @@ from infer.translate.options import Decoding
 from infer.translate.stream import chunks
 from infer.translate.translator import row_lengths, search_of
 from model.config import ModelConfig
-from model.search import state as states
-from model.search.beam import Extensions, consider, length_penalty
-from model.search.ensemble import model_or_ensemble
-from model.search.rules import Rules
-from model.search.state import Hypotheses, Model, Search, SearchState
+from search import state as states
+from search.beam import Extensions, consider, length_penalty
+from search.ensemble import model_or_ensemble
+from search.rules import Rules
+from search.state import Hypotheses, Model, Search, SearchState
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20

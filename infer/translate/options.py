@@ -24,8 +24,8 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
 }
 FRACTIONS = ("alpha", "temperature", "top_p", "diversity")  # the other options are whole numbers
 FULL_BATCH = 2_048  # source positions of a full batch, padding included; on a CPU several are searched at once
-PENALTIES = ("gnmt", "power")  # see `model.search.beam.length_penalty`
-STOPPINGS = ("exact", "full")  # see `model.search.beam`
+PENALTIES = ("gnmt", "power")  # see `search.beam.length_penalty`
+STOPPINGS = ("exact", "full")  # see `search.beam`
 
 
 def allowed(name: str, value: int | float | None) -> bool:
@@ -51,7 +51,7 @@ def limits(name: str) -> str:
 
 
 class Sampling(NamedTuple):
-    """Options of sampling; see `model.search.sampling.sample`."""
+    """Options of sampling; see `search.sampling.sample`."""
 
     seed: int = 0
     temperature: float = 1.0
@@ -64,7 +64,7 @@ class Decoding:
     """Options of decoding.
 
     `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1), of the kind
-    `length_penalty`. `stopping` says when a search ends: "exact" or "full" (see `model.search.beam`). An output has at
+    `length_penalty`. `stopping` says when a search ends: "exact" or "full" (see `search.beam`). An output has at
     most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
     with `sampling`, `nbest` are drawn at random, and `beam`, `alpha` and `stopping` are ignored.
     A search finds outputs of at least `min_length` subwords, in which no sequence of `no_repeat` subwords comes twice;

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from model.search import state as states
-from model.search.state import Hypotheses, Model, Search, SearchState
 from run.sharding import fetch
+from search import state as states
+from search.state import Hypotheses, Model, Search, SearchState
 
 FEWEST = 8  # rows of a batch that others have left
 
@@ -74,7 +74,7 @@ def _for_next_stage(
 def find(
     search: Callable[..., Search], model: Model, options: dict[str, Any], params: Any, **arrays: Any
 ) -> Hypotheses:
-    """Returns what `model.search.state.run_search(search)` does, given the options and the arrays by name, as NumPy's.
+    """Returns what `search.state.run_search(search)` does, given the options and the arrays by name, as NumPy's.
 
     A stage ends when its cache is full, or when few enough rows are alive for a smaller batch.
     """

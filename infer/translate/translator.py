@@ -29,13 +29,13 @@ from infer.translate.breaks import begins_in_chinese_or_japanese, break_of, join
 from infer.translate.options import FULL_BATCH, Decoding, chosen
 from infer.translate.stages import find
 from model.config import ModelConfig
-from model.search.beam import beam_search
-from model.search.diverse import diverse_search
-from model.search.ensemble import model_or_ensemble
-from model.search.rules import Rules
-from model.search.sampling import sample
-from model.search.state import Hypotheses, Search
 from run.sharding import data_mesh, place_params, row_parts, shard_rows
+from search.beam import beam_search
+from search.diverse import diverse_search
+from search.ensemble import model_or_ensemble
+from search.rules import Rules
+from search.sampling import sample
+from search.state import Hypotheses, Search
 
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces

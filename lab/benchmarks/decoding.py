@@ -34,10 +34,10 @@ from base.errors import UserError
 from base.ids import EOS
 from base.processors import cpus
 from model.config import ModelConfig
-from model.search.beam import beam_search
-from model.search.scoring import forced_log_probs
-from model.search.state import run_search
 from model.transformer import Transformer, init_params
+from search.beam import beam_search
+from search.scoring import forced_log_probs
+from search.state import run_search
 
 TOKENS = 20
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]

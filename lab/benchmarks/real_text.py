@@ -1,6 +1,6 @@
 """Times the translation of real sentences by a trained run: ours and CTranslate2's, on one processor and on two.
 
-Ours is timed with both kinds of stopping (see `model.search.beam`); CTranslate2's search is that of "full".
+Ours is timed with both kinds of stopping (see `search.beam`); CTranslate2's search is that of "full".
 
 What is timed begins and ends with text. Each contender has processes of its own, which see no more processors than it
 may use. The first finds no compiled programs; the second finds those of the first, and stays for the warm rounds, in

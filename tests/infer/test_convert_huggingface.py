@@ -23,9 +23,9 @@ from infer.runs import open_run
 from infer.translate.options import chosen
 from infer.translate.translator import Required, Translator
 from model.language_model import LanguageModel
-from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
 from run.parameters import named
+from search.scoring import forced_log_probs
 from tests import foreign
 from tests.infer.test_convert_families import score
 from tests.tiny import LINES, ending_run, random_run, tokenizer

@@ -31,8 +31,8 @@ from infer.translate.nbest import SEPARATOR, entry
 from infer.translate.options import Decoding, Sampling
 from infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
 from infer.translate.translator import Hypothesis, Required, Translation, Translator
-from model.search.scoring import forced_log_probs
 from model.transformer import Transformer
+from search.scoring import forced_log_probs
 from tests import tiny
 from tests.infer.test_translate_cli import Echo
 

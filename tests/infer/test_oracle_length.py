@@ -10,9 +10,9 @@ from base.tokens import Tokens
 from data.tokenizer import Tokenizer
 from infer.scores.oracle_length import exact_match
 from model.config import ModelConfig
-from model.search.beam import beam_search
-from model.search.state import run_search
 from model.transformer import Transformer, init_params
+from search.beam import beam_search
+from search.state import run_search
 
 WIDTH = 8
 LENGTHS = (1, 5)

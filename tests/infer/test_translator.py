@@ -22,8 +22,8 @@ from infer.translate.breaks import break_of
 from infer.translate.options import Decoding, Sampling
 from infer.translate.translator import Hypothesis, Required, Translator, _join
 from model.config import ModelConfig
-from model.search.state import Hypotheses
 from model.transformer import init_params
+from search.state import Hypotheses
 from tests import tiny
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"

@@ -11,10 +11,10 @@ import pytest
 from base.ids import BOS
 from base.tokens import Tokens
 from model.language_model import LanguageModel, init_params
-from model.search import state
-from model.search.beam import beam_search
-from model.search.sampling import sample
-from tests.model.test_search import EXTRA, assert_same, plain_beam_search
+from search import state
+from search.beam import beam_search
+from search.sampling import sample
+from tests.search.test_search import EXTRA, assert_same, plain_beam_search
 from tests.tiny import TINY
 from tests.tolerance import relative_error
 

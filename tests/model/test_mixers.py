@@ -25,7 +25,7 @@ from run.sharding import placed_shapes
 from tests import tolerance
 from tests.model import test_invariants as invariants
 from tests.model import test_scan as scan
-from tests.model import test_search as search
+from tests.search import test_search as search
 from tests.slow import slow_but
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 

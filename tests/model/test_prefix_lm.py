@@ -20,9 +20,9 @@ from model.language_model import LanguageModel
 from model.masks import Mask
 from model.mixers import kernels
 from model.prefix_lm import PrefixLM, init_params
-from model.search import state
+from search import state
 from tasks import TRANSLATION
-from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
+from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from tests.slow import slow_but
 from tests.tiny import TINY, training_config
 from tests.tolerance import relative_error

@@ -25,11 +25,11 @@ from model import recurrent_translator
 from model.config import CELLS, ModelConfig
 from model.parameter_count import parameter_count
 from model.recurrent_translator import RecurrentTranslator, init_params
-from model.search import state
 from run.folder import model_config
 from run.sharding import AXES, placed_shapes
+from search import state
 from tasks import TRANSLATION
-from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
+from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from tests.slow import slow_but
 from tests.tiny import noise, training_config
 from tests.tolerance import relative_error

@@ -21,7 +21,7 @@ from tests import tolerance
 from tests.model import test_invariants as invariants
 from tests.model import test_mixers as mixers
 from tests.model import test_scan as scan
-from tests.model import test_search as search
+from tests.search import test_search as search
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
 
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}

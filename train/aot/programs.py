@@ -29,10 +29,10 @@ from data.batching import Batch
 from data.pipeline import row_lengths
 from infer.translate.options import FULL_BATCH
 from model.config import ModelConfig
-from model.search.beam import beam_search
-from model.search.state import run_search
 from model.transformer import Transformer, init_params
 from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
+from search.beam import beam_search
+from search.state import run_search
 from tasks.loss import chunks
 from tasks.translation import objective
 from train import amx

@@ -13,9 +13,9 @@ from data.batching import TextBatch, random_batch
 from lab.benchmarks.contenders import our_step
 from lab.benchmarks.cost.sizes import Growth, Size
 from lab.benchmarks.decoding import problem
-from model.search.beam import beam_search
-from model.search.state import run_search
 from model.transformer import Transformer
+from search.beam import beam_search
+from search.state import run_search
 from tasks import language_model
 from train.aot.flops import update_flops
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from model.config import ModelConfig
-from model.search.state import Model
 from model.translation import translation_model
+from search.state import Model
 
 
 class Caches(NamedTuple):
@@ -26,7 +26,7 @@ class Caches(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """Models of one vocabulary, searched as one (see `model.search.state`); parameters are a tuple, one tree for each.
+    """Models of one vocabulary, searched as one (see `search.state`); parameters are a tuple, one tree for each.
 
     A token's probability is the members' geometric mean, normalised over the vocabulary.
     """

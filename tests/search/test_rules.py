@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from base.ids import BOS, EOS, PAD
-from model.search.beam import beam_search
-from model.search.diverse import diverse_search
-from model.search.ensemble import Ensemble
-from model.search.rules import Rules, bank_of
-from model.search.state import run_search
-from tests.model.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
+from search.beam import beam_search
+from search.diverse import diverse_search
+from search.ensemble import Ensemble
+from search.rules import Rules, bank_of
+from search.state import run_search
+from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
 
 ROWS = SOURCE_BS[:3]
 PREFIX_BP = np.array([[9, 4], [7, 0], [0, 0]], np.int32)
@@ -62,7 +62,7 @@ def banked(ids, phrases):
 
 
 def plain_search(oracle, source, row, rules, beam, alpha, nbest):
-    """The definitions at the tops of model/search/beam.py and rules.py, with lists."""
+    """The definitions at the tops of search/beam.py and rules.py, with lists."""
     limit = len(source) + EXTRA
     alive, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -139,7 +139,7 @@ def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilitie
 
 
 def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind, stopping):
-    """The definition at the top of model/search/diverse.py, with lists."""
+    """The definition at the top of search/diverse.py, with lists."""
     limit, size = len(source) + EXTRA, beam // groups
     alive, finished = [[(0.0, [])] for _ in range(groups)], [[] for _ in range(groups)]
     for length in range(1, limit + 1):

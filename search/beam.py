@@ -29,9 +29,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from base.ids import EOS
-from model.search.largest import top_k
-from model.search.rules import Rules, allocate, bank_of, next_constraint
-from model.search.state import (
+from model.decoding import take_beams
+from search.largest import top_k
+from search.rules import Rules, allocate, bank_of, next_constraint
+from search.state import (
     Hypotheses,
     Model,
     Search,
@@ -41,7 +42,6 @@ from model.search.state import (
     keep_best,
     next_logits,
     start,
-    take_beams,
 )
 
 
@@ -86,7 +86,7 @@ def most_probable(
 def dynamic_beam_allocation(
     state: SearchState, token_log_probs_bmv: Float[Array, "b m v"], phrases_bcl: Int[Array, "b c l"], count: int
 ) -> Extensions:
-    """Returns `count` extensions, chosen by dynamic beam allocation (see `model.search.rules`)."""
+    """Returns `count` extensions, chosen by dynamic beam allocation (see `search.rules`)."""
     rows, _, vocabulary = token_log_probs_bmv.shape
     _, likely_bmk = jax.lax.top_k(token_log_probs_bmv, min(count, vocabulary))
     needed_bmc = next_constraint(phrases_bcl, state.ids_bmt, state.step)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from base.ids import EOS
-from model.search.state import (
+from search.state import (
     Hypotheses,
     Model,
     Search,

@@ -1,6 +1,6 @@
 """Diverse beam search (Vijayakumar et al. 2016): groups of beams, each kept from repeating those before it.
 
-Groups take their step one after another, each as a beam search of its own (`model.search.beam`) with the same limit,
+Groups take their step one after another, each as a beam search of its own (`search.beam`) with the same limit,
 but its extensions, EOS among them, are chosen by log p minus `diversity` times the number of alive hypotheses of
 earlier groups that the token has just extended. What is kept and scored is the model's own log p. A group has ended
 when its most probable alive hypothesis could not enter its own finished ones or, if the stopping is "full", when it has
@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from model.search.beam import length_penalty, most_probable, update_beams
-from model.search.state import (
+from search.beam import length_penalty, most_probable, update_beams
+from search.state import (
     Hypotheses,
     Model,
     Search,

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
-from model.search.state import Model
+from search.state import Model
 
 
 def forced_log_probs(

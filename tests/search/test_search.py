@@ -14,14 +14,15 @@ from base.ids import BOS, EOS, PAD
 from base.tokens import Tokens
 from infer.translate import stages
 from model.config import ModelConfig
-from model.search import state
-from model.search.beam import beam_search, length_penalty
-from model.search.diverse import diverse_search
-from model.search.ensemble import model_or_ensemble
-from model.search.sampling import sample, truncate
-from model.search.scoring import forced_log_probs
-from model.search.state import Hypotheses, keep_best, run_search
+from model.decoding import translation_limits
 from model.transformer import Transformer, init_params
+from search import state
+from search.beam import beam_search, length_penalty
+from search.diverse import diverse_search
+from search.ensemble import model_or_ensemble
+from search.sampling import sample, truncate
+from search.scoring import forced_log_probs
+from search.state import Hypotheses, keep_best, run_search
 from tests.slow import slow_but
 
 SOURCE_BS = np.array(
@@ -68,7 +69,7 @@ def penalty(length, alpha, kind="gnmt"):
 
 
 def plain_beam_search(oracle, source, beam, alpha, nbest, early_stop=True, stopping="exact"):
-    """Implements the definition at the top of model/search/beam.py, with lists."""
+    """Implements the definition at the top of search/beam.py, with lists."""
     limit = len(source) + EXTRA
     alive, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
@@ -339,7 +340,7 @@ def test_limit_is_the_source_with_its_eos_plus_extra_and_ends_in_eos():
 
 def test_no_output_is_longer_than_the_learned_positions_of_any_member():
     source_bs = jnp.ones((1, 6), jnp.int32)
-    limit_b, steps = state.translation_limits(source_bs, 4, 8)
+    limit_b, steps = translation_limits(source_bs, 4, 8)
     assert (limit_b.tolist(), steps) == ([8], 8)
     members = (ModelConfig(12), ModelConfig(12, positions="learned", max_positions=8))
     limit_b, steps = model_or_ensemble(members).output_limits(source_bs, 4)
