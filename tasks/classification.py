@@ -15,20 +15,21 @@ from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Evaluation, Objective, Question, Task, question_where, softmax_objective
+from tasks.task import Evaluation, Example, Objective, Task
 
 
-def question(batch: Batch) -> Question:
-    """Returns the question of a text's class, asked at the EOS that ends it: BERT's [SEP] may also stand within it."""
+def make_example(batch: Batch) -> Example:
+    """Has a text's class predicted at the EOS that ends it: BERT's [SEP] may also stand within it."""
     segments_bt = jnp.pad(batch.source.segments_bt, ((0, 0), (0, 1)))
     is_last_bt = segments_bt[:, :-1] != segments_bt[:, 1:]
-    return question_where(batch.labels_bt, is_last_bt & (batch.source.ids_bt == EOS), batch.source)
+    is_end_bt = jnp.asarray(is_last_bt & (batch.source.ids_bt == EOS), jnp.float32)
+    return Example((batch.source,), jnp.asarray(batch.labels_bt), is_end_bt)
 
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
     classes = len(classes_of(cfg.data.classes))
     init = partial(init_params, config, classes=classes)
-    return softmax_objective(MaskedLM(config, classes), init, question, cfg.loss.eps_ls, cfg.loss.chunk)
+    return Objective(MaskedLM(config, classes), init, make_example, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 def _check(cfg: ConfigDict, train: Any) -> None:

@@ -2,27 +2,35 @@
 
 from functools import partial
 
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
 from data.batching import TextBatch
 from data.pipeline import text_batches
 from model.config import ModelConfig
 from model.language_model import LanguageModel, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, from_config, question_where, softmax_objective
+from tasks.task import Example, Objective, Task
 
 
-def question(batch: TextBatch) -> Question:
-    """Returns the question of each token, given those before it."""
-    return question_where(batch.labels_bt, batch.target.segments_bt != 0, batch.target)
+def make_example(batch: TextBatch) -> Example:
+    """Has every token predicted from those before it."""
+    is_token_bt = jnp.asarray(batch.target.segments_bt != 0, jnp.float32)
+    return Example((batch.target,), jnp.asarray(batch.labels_bt), is_token_bt)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's decoder without an encoder."""
-    return softmax_objective(LanguageModel(config), partial(init_params, config), question, eps_ls, chunk)
+    return Objective(LanguageModel(config), partial(init_params, config), make_example, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=from_config(objective),
+    objective=_objective,
     data=partial(texts.training_data, sides=1, validation=text_batches),
 )

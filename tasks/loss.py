@@ -5,6 +5,7 @@ it never stores for more than a chunk of the positions: for the paper's 25,000 p
 be 3.7 GB in float32, and their gradient as much again.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -53,11 +54,14 @@ def _loss(
     eps_ls: float,
 ) -> Loss:
     """Returns `cross_entropy`, given log sum_v exp(x_v) and sum_v x_v of the logits."""
+    # q is `low` at each token and 1 - eps_ls at the true one, so that
+    # sum_v q_v x_v = low sum_v x_v + (1 - eps_ls - low) x_gold.
     low = eps_ls / (logits_btv.shape[-1] - 1)
     gold_bt = jnp.take_along_axis(logits_btv, target_bt[:, :, None], axis=-1)[:, :, 0]
     nll_bt = lse_bt - gold_bt
     loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * sum_bt
 
+    # `where` and not the weight alone: 0 times infinity would be NaN.
     def total(x_bt: Array) -> Array:
         return jnp.sum(x_bt * weights_bt, where=weights_bt != 0)
 
@@ -88,6 +92,7 @@ def chunks(rows: int, length: int, chunk: int) -> tuple[int, int]:
 
     Where rows of 10 positions may be cut into pieces of 3, four chunks would compute 12 of each; five of 2 compute 10.
     """
+    # Every row gives as many positions to a chunk, so a chunk of fewer positions than rows still has one of each.
     most = length
     if chunk:
         most = min(length, max(1, chunk // rows))
@@ -95,24 +100,73 @@ def chunks(rows: int, length: int, chunk: int) -> tuple[int, int]:
     def padded_length(each: int) -> int:
         return -(-length // each) * each
 
+    # Halving the pieces at most: smaller ones could waste less padding, but would take more steps.
     from_the_largest = range(most, most // 2, -1)
     each = min(from_the_largest, key=padded_length)
     return -(-length // each), each
 
 
+# In the names below c are chunks, p parts of the rows, one for each device, and n the positions of a part in one chunk.
+
+
+_Piece = tuple[Array, Array, Array]  # x_pnd, target_pn and weights_pn of a chunk
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _sums(eps_ls: float, chunk: int, *arrays: Array) -> tuple[Array, Array]:
-    """Returns loss_sum and nll_sum; `arrays` are those of `_over_chunks`."""
-    return _over_chunks(eps_ls, chunk, *arrays, gradient=False)[0]
+def _sums(
+    eps_ls: float, chunk: int, x_btd: Array, softmax_vd: Array, target_bt: Array, weights_bt: Array
+) -> tuple[Array, Array]:
+    """Returns loss_sum and nll_sum: the value alone, as in validation."""
+    b, t = target_bt.shape
+    division = _divide(b, t, chunk)
+    table_vd, table_sum_d = _prepare(softmax_vd, x_btd.dtype, division)
+
+    def add(sums: tuple[Array, Array], piece: _Piece) -> tuple[tuple[Array, Array], None]:
+        loss, _, _ = _loss_of_chunk(*piece, table_vd, table_sum_d, eps_ls)
+        loss_sum, nll_sum = sums
+        return (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum), None
+
+    no_sums = (jnp.zeros(()), jnp.zeros(()))
+    sums, _ = division.scan(add, no_sums, (x_btd, target_bt, weights_bt))
+    return sums
 
 
-def _sums_and_gradient(eps_ls: float, chunk: int, *arrays: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Returns what `_sums` does and, for `_backward`, the gradients: x and the matrix are not needed again."""
-    return _over_chunks(eps_ls, chunk, *arrays, gradient=True)
+def _sums_and_gradient(
+    eps_ls: float, chunk: int, x_btd: Array, softmax_vd: Array, target_bt: Array, weights_bt: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Returns the sums and, for `_backward`, loss_sum's gradients by x and by the softmax matrix.
+
+    The gradients of a chunk are computed while its logits exist, so that the backward pass needs none of the arrays.
+    """
+    b, t, d = x_btd.shape
+    v = softmax_vd.shape[0]
+    division = _divide(b, t, chunk)
+    table_vd, table_sum_d = _prepare(softmax_vd, x_btd.dtype, division)
+
+    def add(total: Any, piece: _Piece) -> tuple[Any, Array]:
+        (loss_sum, nll_sum), dtable_pvd = total
+        x_pnd, target_pn, weights_pn = piece
+        loss, logits_pnv, lse_pn = _loss_of_chunk(*piece, table_vd, table_sum_d, eps_ls)
+        sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
+
+        # The logits are x E^T. Of their gradient G, that of E is G^T x, a sum over all chunks, and that of x is G E.
+        dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls)
+        dlogits_pnv = dlogits_pnv.astype(x_pnd.dtype)
+        dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
+        dx_pnd = jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
+        return (sums, dtable_pvd), dx_pnd
+
+    no_sums = (jnp.zeros(()), jnp.zeros(()))
+    # Each part adds up its own gradient of the matrix, or else every chunk would wait for all devices.
+    no_dtable_pvd = division.constrain(jnp.zeros((division.parts, v, d)), P(*ROWS, "tensor", None))
+    whole = (x_btd, target_bt, weights_bt)
+    (sums, dtable_pvd), dx_cpnd = division.scan(add, (no_sums, no_dtable_pvd), whole)
+    dsoftmax_vd = jnp.sum(dtable_pvd, axis=0).astype(softmax_vd.dtype)
+    return sums, (division.join(dx_cpnd, b, t), dsoftmax_vd)
 
 
 def _backward(eps_ls: float, chunk: int, gradient: tuple[Array, Array], cotangent: tuple[Array, Array]) -> Any:
-    """Returns the cotangents of `arrays`; all that is left to do is to multiply by that of loss_sum."""
+    """Returns the cotangents of the arrays; all that is left to do is to multiply by that of loss_sum."""
     dx_btd, dsoftmax_vd = gradient
     loss_cotangent, _ = cotangent  # nll_sum has no gradient
     dx_btd = (dx_btd * loss_cotangent).astype(dx_btd.dtype)
@@ -124,62 +178,29 @@ def _backward(eps_ls: float, chunk: int, gradient: tuple[Array, Array], cotangen
 _sums.defvjp(_sums_and_gradient, _backward)
 
 
-def _over_chunks(
-    eps_ls: float, chunk: int, x_btd: Array, softmax_vd: Array, target_bt: Array, weights_bt: Array, *, gradient: bool
-) -> Any:
-    """Returns (loss_sum, nll_sum), and loss_sum's gradients by x and by the softmax matrix, None without `gradient`.
+def _prepare(softmax_vd: Array, dtype: Any, division: "_Division") -> tuple[Array, Array]:
+    """Returns the softmax matrix E as the products take it, and sum_v E_v: both once, not in every chunk."""
+    table_vd = division.constrain(softmax_vd.astype(dtype), P("tensor", None))  # gathered along d_model
+    return table_vd, jnp.sum(table_vd, axis=0, dtype=jnp.float32)
 
-    In names, c are chunks, p parts of the rows, one for each device, and n the positions of a part in one chunk.
-    The matrix's gradient is added up separately by each part, or else every chunk would wait for all devices.
-    """
-    b, t, d = x_btd.shape
-    v = softmax_vd.shape[0]
-    division = _divide(b, t, chunk)
-    parts = division.parts
 
-    def place(x: Array, spec: P) -> Array:
-        return x if parts == 1 else jax.lax.with_sharding_constraint(x, spec)
-
-    table_vd = place(softmax_vd.astype(x_btd.dtype), P("tensor", None))  # gathered along d_model once, not in the loop
-    # sum_v x E_v^T is x (sum_v E_v)^T: without a pass over the logits.
-    table_sum_d = jnp.sum(table_vd, axis=0, dtype=jnp.float32)
-
-    def add(total: Any, piece: tuple[Array, Array, Array]) -> tuple[Any, Any]:
-        (loss_sum, nll_sum), dtable_pvd = total
-        x_pnd, target_pn, weights_pn = piece
-
-        logits_pnv = logits_of(x_pnd, table_vd)
-        lse_pn = jax.nn.logsumexp(logits_pnv, axis=-1)  # for the value and for the gradient
-        sum_pn = jnp.sum(x_pnd * table_sum_d[None, None], axis=-1)
-
-        loss = _loss(logits_pnv, lse_pn, sum_pn, target_pn, weights_pn, eps_ls)
-        sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
-        if not gradient:
-            return (sums, None), None
-
-        dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls)
-        dlogits_pnv = dlogits_pnv.astype(x_pnd.dtype)
-        dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
-        dx_pnd = jnp.einsum("pnv,vd->pnd", dlogits_pnv, table_vd)
-        return (sums, dtable_pvd), dx_pnd
-
-    no_sums = (jnp.zeros(()), jnp.zeros(()))
-    no_dtable_pvd = place(jnp.zeros((parts, v, d)), P(*ROWS, "tensor", None)) if gradient else None
-    pieces = (division.cut(x_btd), division.cut(target_bt), division.cut(weights_bt))
-    if division.chunks == 1:
-        only_piece = jax.tree.map(lambda x: x[0], pieces)
-        (sums, dtable_pvd), dx_cpnd = add((no_sums, no_dtable_pvd), only_piece)
-    else:
-        (sums, dtable_pvd), dx_cpnd = jax.lax.scan(add, (no_sums, no_dtable_pvd), pieces)
-    if not gradient:
-        return sums, None
-    dsoftmax_vd = jnp.sum(dtable_pvd, axis=0).astype(softmax_vd.dtype)
-    return sums, (division.join(dx_cpnd, b, t), dsoftmax_vd)
+def _loss_of_chunk(
+    x_pnd: Array, target_pn: Array, weights_pn: Array, table_vd: Array, table_sum_d: Array, eps_ls: float
+) -> tuple[Loss, Array, Array]:
+    """Returns the loss of a chunk; and its logits with their logsumexp, which the gradient needs too."""
+    # x E^T, [p,n,v]: the one large array.
+    logits_pnv = logits_of(x_pnd, table_vd)
+    lse_pn = jax.nn.logsumexp(logits_pnv, axis=-1)
+    # sum_v x E_v^T is x (sum_v E_v)^T: without another pass over the logits.
+    sum_pn = jnp.sum(x_pnd * table_sum_d[None, None], axis=-1)
+    loss = _loss(logits_pnv, lse_pn, sum_pn, target_pn, weights_pn, eps_ls)
+    return loss, logits_pnv, lse_pn
 
 
 def _logits_gradient(logits_pnv: Array, lse_pn: Array, target_pn: Array, weights_pn: Array, eps_ls: float) -> Array:
     """Returns the gradient of `cross_entropy`'s loss_sum by the logits; zeros for a token of weight 0."""
     v = logits_pnv.shape[-1]
+    # The derivative of -sum_v q_v log p_v by the logits is p - q; q is written out here, as nowhere else.
     low = eps_ls / (v - 1)
     is_true_pnv = jnp.arange(v)[None, None] == target_pn[:, :, None]
     q_pnv = jnp.where(is_true_pnv, 1.0 - eps_ls, low)
@@ -187,6 +208,7 @@ def _logits_gradient(logits_pnv: Array, lse_pn: Array, target_pn: Array, weights
 
     weights_pn1 = weights_pn[:, :, None]
     dlogits_pnv = weights_pn1 * (p_pnv - q_pnv)
+    # Selected, since 0 times a logit that is not finite would be NaN.
     return jnp.where(weights_pn1 != 0, dlogits_pnv, 0)
 
 
@@ -197,11 +219,23 @@ class _Division(NamedTuple):
     chunks: int
     each: int
 
+    def constrain(self, x: Array, spec: P) -> Array:
+        """Returns x, sharded as `spec` says where each device has its own part of the rows."""
+        return x if self.parts == 1 else jax.lax.with_sharding_constraint(x, spec)
+
+    def scan(self, add: Callable[[Any, _Piece], tuple[Any, Any]], start: Any, whole: _Piece) -> tuple[Any, Any]:
+        """Does `jax.lax.scan` over the chunks of `whole`; a single chunk needs no loop."""
+        pieces = jax.tree.map(self.cut, whole)
+        if self.chunks == 1:
+            return add(start, jax.tree.map(lambda x_c: x_c[0], pieces))
+        return jax.lax.scan(add, start, pieces)
+
     def cut(self, x_bt: Array) -> Array:
         """Returns [b,t,..] as [c,p,n,..]: n positions of each chunk c and part p, the last chunk padded with zeros."""
         b, t, *rest = x_bt.shape
         no_padding = ((0, 0),) * len(rest)
         padded_bt = jnp.pad(x_bt, ((0, 0), (0, self.chunks * self.each - t), *no_padding))
+        # [p, rows of a part, c, positions of a row in a chunk, ..]: a chunk has the same positions of every row.
         split = padded_bt.reshape(self.parts, b // self.parts, self.chunks, self.each, *rest)
         return jnp.moveaxis(split, 2, 0).reshape(self.chunks, self.parts, b // self.parts * self.each, *rest)
 
@@ -219,8 +253,10 @@ def _divide(b: int, t: int, chunk: int) -> _Division:
     """
     mesh = jax.sharding.get_abstract_mesh()
     devices = 1 if mesh.empty else row_parts(mesh)
+    # Rows that the devices cannot share equally are left to the compiler.
     if b % devices:
         devices = 1
     count, each = chunks(b // devices, t, chunk)
+    # A single chunk is all of [b,t], which the compiler shards by itself.
     parts = devices if count > 1 else 1
     return _Division(parts, count, each)

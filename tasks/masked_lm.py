@@ -2,28 +2,36 @@
 
 from functools import partial
 
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
 from base.ids import PAD
 from data.batching import Batch
 from model.config import ModelConfig
 from model.masked_lm import MaskedLM, init_params
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Evaluation, Objective, Question, Task, from_config, question_where, softmax_objective
+from tasks.task import Evaluation, Example, Objective, Task
 
 
-def question(batch: Batch) -> Question:
-    """Returns the question of the hidden tokens, given the corrupted text."""
-    return question_where(batch.labels_bt, batch.labels_bt != PAD, batch.source)
+def make_example(batch: Batch) -> Example:
+    """Has the hidden tokens predicted from the corrupted text."""
+    is_hidden_bt = jnp.asarray(batch.labels_bt != PAD, jnp.float32)
+    return Example((batch.source,), jnp.asarray(batch.labels_bt), is_hidden_bt)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's encoder without a decoder."""
-    return softmax_objective(MaskedLM(config), partial(init_params, config), question, eps_ls, chunk)
+    return Objective(MaskedLM(config), partial(init_params, config), make_example, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=from_config(objective),
+    objective=_objective,
     data=partial(texts.training_data, sides=1, examples=texts.masked),
     evaluation=Evaluation(
         batches=partial(texts.all_batches, sides=1, examples=texts.masked),

@@ -1,10 +1,10 @@
 """What a task is made of: functions, since all of it depends on the config."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax.numpy as jnp
 from flax import linen as nn
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -19,23 +19,41 @@ from tasks.loss import Loss, softmax_cross_entropy
 Batch = Any  # a pytree of arrays with rows along the first axis
 
 
-class Question(NamedTuple):
-    """What a batch asks of a model: to predict the targets from the inputs. A target of weight 0 is not asked for."""
+class Example(NamedTuple):
+    """The rows of a batch as examples: targets that the model predicts from inputs; weight 0 leaves a target out."""
 
     inputs: tuple[Any, ...]  # arguments of the model
     target_bt: Int[Array, "b t"]
     weights_bt: Float[Array, "b t"]
 
 
-class Objective(NamedTuple):
-    """A model and its loss, as pure functions of the parameters."""
+@dataclass(frozen=True)
+class Objective:
+    """A model and its loss, the cross-entropy of its softmax with label smoothing (section 5.4).
+
+    The methods are pure functions of the parameters. The model's `logit_factors` returns the two factors of the logits
+    (`model.embed.Embedding`).
+    """
 
     model: nn.Module
-    init: Callable[[PRNGKeyArray], dict]  # returns new parameters
-    loss: Callable[[dict, Batch, Noise | None], Loss]  # with None for noise, the loss for validation
-    tokens: Callable[[Batch], tuple[Tokens, ...]]  # returns the positions that the model computes
-    question: Callable[[Batch], Question]
-    logits: Callable[[dict, Batch], Float[Array, "b t v"]]  # without noise
+    init: Callable[[PRNGKeyArray], dict]  # makes new parameters
+    make_example: Callable[[Batch], Example]
+    eps_ls: float
+    chunk: int = 0  # positions whose logits exist at a time; 0: all
+
+    def loss(self, params: dict, batch: Batch, noise: Noise | None) -> Loss:
+        """Returns the loss of a batch; without `noise`, that of validation."""
+        inputs, target_bt, weights_bt = self.make_example(batch)
+        x_btd, softmax_vd = self.model.apply({"params": params}, *inputs, noise, method="logit_factors")
+        return softmax_cross_entropy(x_btd, softmax_vd, target_bt, weights_bt, self.eps_ls, self.chunk)
+
+    def logits(self, params: dict, batch: Batch) -> Float[Array, "b t v"]:
+        """Returns the logits of each target, without noise."""
+        return self.model.apply({"params": params}, *self.make_example(batch).inputs)
+
+    def tokens(self, batch: Batch) -> tuple[Tokens, ...]:
+        """Returns the positions that the model computes, of each stack."""
+        return self.make_example(batch).inputs
 
 
 @runtime_checkable
@@ -60,7 +78,7 @@ class Data(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """How `infer.evaluate.predictions` evaluates a run: by the answers to the questions of its task.
+    """How `infer.evaluate.predictions` evaluates a run: by how well it predicts the targets of its task.
 
     Attributes:
       batches: returns the batches of a corpus, each record once, for a run with this config and tokenizer (None for
@@ -93,45 +111,3 @@ class Task(NamedTuple):
     data: Callable[[ConfigDict, Path, Mesh], Data]
     evaluation: Evaluation | None = None
     images: bool = False
-
-
-def from_config(
-    objective: Callable[[ModelConfig, float, int], Objective],
-) -> Callable[[ConfigDict, ModelConfig], Objective]:
-    """Returns `Task.objective` of a function that takes the smoothing and the chunk of the loss as numbers."""
-
-    def of_config(cfg: ConfigDict, config: ModelConfig) -> Objective:
-        return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
-
-    return of_config
-
-
-def softmax_objective(
-    model: nn.Module,
-    init: Callable[[PRNGKeyArray], dict],
-    question: Callable[[Batch], Question],
-    eps_ls: float,
-    chunk: int = 0,
-) -> Objective:
-    """Returns the label-smoothed cross-entropy of a model of tokens, `chunk` positions at a time (0: all).
-
-    The model's `logit_factors` returns the two factors of the logits (`model.embed.Embedding.logit_factors`).
-    """
-
-    def loss(params: dict, batch: Batch, noise: Noise | None) -> Loss:
-        asked = question(batch)
-        x_btd, softmax_vd = model.apply({"params": params}, *asked.inputs, noise, method="logit_factors")
-        return softmax_cross_entropy(x_btd, softmax_vd, asked.target_bt, asked.weights_bt, eps_ls, chunk)
-
-    def tokens(batch: Batch) -> tuple[Tokens, ...]:
-        return question(batch).inputs
-
-    def logits(params: dict, batch: Batch) -> Float[Array, "b t v"]:
-        return model.apply({"params": params}, *question(batch).inputs)
-
-    return Objective(model, init, loss, tokens, question, logits)
-
-
-def question_where(target_bt: Any, asked_bt: Any, *inputs: Tokens) -> Question:
-    """Returns the question of the targets, given the inputs, where `asked_bt` is true."""
-    return Question(inputs, jnp.asarray(target_bt), jnp.asarray(asked_bt, jnp.float32))

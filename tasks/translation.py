@@ -2,26 +2,34 @@
 
 from functools import partial
 
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
 from data.batching import Batch
 from model.config import ModelConfig
 from model.translation import init_params, translation_model
 from run.folder import model_config
 from tasks import texts
-from tasks.task import Objective, Question, Task, from_config, question_where, softmax_objective
+from tasks.task import Example, Objective, Task
 
 
-def question(batch: Batch) -> Question:
-    """Returns the question of each target token, given the source and the target before it."""
-    return question_where(batch.labels_bt, batch.target.segments_bt != 0, batch.source, batch.target)
+def make_example(batch: Batch) -> Example:
+    """Has every target token predicted from the source and the target before it."""
+    is_token_bt = jnp.asarray(batch.target.segments_bt != 0, jnp.float32)
+    return Example((batch.source, batch.target), jnp.asarray(batch.labels_bt), is_token_bt)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's model, or of another that `config` names (`model.translation`)."""
-    return softmax_objective(translation_model(config), partial(init_params, config), question, eps_ls, chunk)
+    return Objective(translation_model(config), partial(init_params, config), make_example, eps_ls, chunk)
+
+
+def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=from_config(objective),
+    objective=_objective,
     data=partial(texts.training_data, sides=2),
 )

@@ -1,5 +1,6 @@
 """Image classification."""
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from model.noise import Noise
 from run.folder import model_config
 from run.sharding import process_shard
 from tasks.loss import Loss, cross_entropy
-from tasks.task import Data, Evaluation, Objective, Question, Task
+from tasks.task import Data, Evaluation, Example, Objective, Task
 
 ROWS = 256  # images of a batch for evaluation
 
@@ -49,31 +50,39 @@ def open_images(cfg: ConfigDict, spec: str) -> Images:
     return read_images(spec, (image.height, image.width), image.classes)
 
 
-def question(batch: ImageBatch) -> Question:
-    """Returns the question of each image's class, one a row."""
+def make_example(batch: ImageBatch) -> Example:
+    """Has the class of each image predicted, one a row."""
     target_b = jnp.asarray(batch.labels_b)
     weights_b = jnp.asarray(batch.real_b, jnp.float32)
-    return Question((batch.images_byx, batch.real_b), target_b[:, None], weights_b[:, None])
+    return Example((batch.images_byx, batch.real_b), target_b[:, None], weights_b[:, None])
+
+
+@dataclass(frozen=True)
+class ImageObjective(Objective):
+    """A model of images and its loss: it has few classes, so it returns their logits, not the two factors of them."""
+
+    model: vision.Vision
+
+    def loss(self, params: dict, batch: ImageBatch, noise: Noise | None) -> Loss:
+        """Returns the loss of a batch; without `noise`, that of validation."""
+        inputs, target_b1, weights_b1 = self.make_example(batch)
+        logits_bv, _ = self.model.apply({"params": params}, *inputs, noise)
+        return cross_entropy(logits_bv[:, None], target_b1, weights_b1, self.eps_ls)
+
+    def logits(self, params: dict, batch: ImageBatch) -> Float[Array, "b 1 v"]:
+        """Returns the logits of each image, without noise."""
+        logits_bv, _ = self.model.apply({"params": params}, *self.make_example(batch).inputs)
+        return logits_bv[:, None]
+
+    def tokens(self, batch: ImageBatch) -> tuple[Tokens, ...]:
+        """Returns the positions of the patches."""
+        return (vision.tokens(self.model.image, jnp.asarray(batch.real_b)),)
 
 
 def objective(config: ModelConfig, image: vision.ImageConfig, eps_ls: float) -> Objective:
-    """Returns the label-smoothed cross-entropy of the classes."""
-    model = vision.Vision(config, image)
-
-    def loss(params: dict, batch: ImageBatch, noise: Noise | None) -> Loss:
-        asked = question(batch)
-        logits_bv, _ = model.apply({"params": params}, *asked.inputs, noise)
-        return cross_entropy(logits_bv[:, None], asked.target_bt, asked.weights_bt, eps_ls)
-
-    def tokens(batch: ImageBatch) -> tuple[Tokens]:
-        return (vision.tokens(image, jnp.asarray(batch.real_b)),)
-
-    def logits(params: dict, batch: ImageBatch) -> Float[Array, "b 1 v"]:
-        logits_bv, _ = model.apply({"params": params}, *question(batch).inputs)
-        return logits_bv[:, None]
-
+    """Returns the classifier of images and its loss."""
     init = partial(vision.init_params, config, image)
-    return Objective(model, init, loss, tokens, question, logits)
+    return ImageObjective(vision.Vision(config, image), init, make_example, eps_ls)
 
 
 def _config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:

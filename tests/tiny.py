@@ -9,6 +9,7 @@ import io
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ from model.noise import Noise
 from model.transformer import Transformer, init_params
 from run.checkpoint import Checkpoints
 from run.folder import model_config
+from tasks.loss import Loss
+from tasks.task import Objective
 
 # Texts
 
@@ -64,6 +67,16 @@ def given_tokenizer(**options: Any) -> Tokenizer:
 # Models
 
 TINY = ModelConfig(vocab_size=23, N=2, d_model=16, d_ff=24, h=2, d_k=6, d_v=10, max_positions=40, P_drop=0.0)
+
+
+def with_loss(objective: Objective, loss: Callable[..., Loss]) -> Objective:
+    """Returns the objective with another loss, a function of the parameters, the batch and the noise."""
+
+    class Other(type(objective)):
+        def loss(self, *arguments):
+            return loss(*arguments)
+
+    return Other(**vars(objective))
 
 
 def perturbed(config, seed=0):

@@ -35,12 +35,12 @@ def summing(objective: Objective) -> Callable[[dict, Batch], Float[Array, "3"]]:
 
     @jax.jit
     def sums(params: dict, batch: Batch) -> Float[Array, "3"]:
-        asked = objective.question(batch)
+        _, target_bt, weights_bt = objective.make_example(batch)
         log_probs_btv = jax.nn.log_softmax(objective.logits(params, batch))
-        nll_bt = -jnp.take_along_axis(log_probs_btv, asked.target_bt[..., None], axis=-1)[..., 0]
-        right_bt = log_probs_btv.argmax(axis=-1) == asked.target_bt
+        nll_bt = -jnp.take_along_axis(log_probs_btv, target_bt[..., None], axis=-1)[..., 0]
+        right_bt = log_probs_btv.argmax(axis=-1) == target_bt
         all_bt3 = jnp.stack([nll_bt, right_bt, jnp.ones_like(nll_bt)], axis=-1)
-        return jnp.sum(all_bt3, axis=(0, 1), where=asked.weights_bt[..., None] != 0)
+        return jnp.sum(all_bt3, axis=(0, 1), where=weights_bt[..., None] != 0)
 
     return sums
 

@@ -34,10 +34,10 @@ def by_place(objective: Objective) -> Callable[[dict, TextBatch], tuple[Float[Ar
 
     @jax.jit
     def sums(params: dict, batch: TextBatch) -> tuple[Float[Array, " t"], Int[Array, " t"]]:
-        asked = objective.question(batch)
+        _, target_bt, weights_bt = objective.make_example(batch)
         log_probs_btv = jax.nn.log_softmax(objective.logits(params, batch))
-        log_probs_bt = jnp.take_along_axis(log_probs_btv, asked.target_bt[..., None], axis=-1)[..., 0]
-        real_bt = asked.weights_bt != 0
+        log_probs_bt = jnp.take_along_axis(log_probs_btv, target_bt[..., None], axis=-1)[..., 0]
+        real_bt = weights_bt != 0
         return -jnp.sum(log_probs_bt, axis=0, where=real_bt), jnp.sum(real_bt, axis=0)
 
     return sums

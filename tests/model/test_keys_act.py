@@ -260,8 +260,8 @@ class Seen:
     @cached_property
     def logits(self) -> np.ndarray:
         """Those that are asked for, without dropout."""
-        is_asked_bt = np.asarray(self.objective.question(self.batch).weights_bt) > 0
-        return np.asarray(self.objective.logits(self.params, self.batch))[is_asked_bt]
+        is_target_bt = np.asarray(self.objective.make_example(self.batch).weights_bt) > 0
+        return np.asarray(self.objective.logits(self.params, self.batch))[is_target_bt]
 
     @cached_property
     def loss(self) -> jax.Array:

@@ -25,7 +25,7 @@ from infer.runs import Run, open_run
 from infer.texts.classes import classify, classify_stream, probabilities
 from model.masked_lm import MaskedLM
 from run.records import read_metrics
-from tasks.classification import question
+from tasks.classification import make_example
 from tests import commands
 from tests.tiny import TINY, shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
@@ -105,8 +105,8 @@ def test_the_class_is_asked_at_the_last_eos_of_a_text(monkeypatch: pytest.Monkey
     ids_bt = np.array([[1, 5, 2, 6, 2, 1, 7, 2, 0]], np.int32)
     segments_bt = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 0]], np.int32)
     source = Tokens(ids_bt, segments_bt, ids_bt)
-    asked = question(Batch(source, source, ids_bt))
-    assert np.flatnonzero(asked.weights_bt[0]).tolist() == [4, 7]
+    example = make_example(Batch(source, source, ids_bt))
+    assert np.flatnonzero(example.weights_bt[0]).tolist() == [4, 7]
     place_btc = np.stack([np.arange(9.0), np.zeros(9)], axis=-1)[None].astype(np.float32)
     monkeypatch.setattr(MaskedLM, "apply", lambda model, params, tokens: jnp.asarray(place_btc))
     expected = np.exp(7) / (np.exp(7) + 1)

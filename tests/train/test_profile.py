@@ -157,7 +157,7 @@ def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
             zero = jnp.sqrt(jnp.sum(0.0 * params["encoder"]["layer_0"]["self_attention"]["wk"]))
             return whole._replace(loss_sum=whole.loss_sum + zero)
 
-        goal = goal._replace(loss=loss)
+        goal = tiny.with_loss(goal, loss)
         expected = r"update 1: NaN from the operation \w+ \(.*\); no finite gradient: "
         expected += "encoder/layer_0/self_attention/wk$"
     with jax.debug_nans(True):
@@ -206,7 +206,7 @@ def test_of_a_schedule_free_run_the_gradient_is_that_of_the_update() -> None:
     lead = jax.tree.map(jnp.ones_like, state.opt_state.lead)
     state = state.replace(opt_state=state.opt_state._replace(lead=lead))
     batch = jax.tree.map(jnp.asarray, tiny.batch())
-    found = _parameters(plain._replace(loss=loss), state, batch, jax.random.key(1))
+    found = _parameters(tiny.with_loss(plain, loss), state, batch, jax.random.key(1))
     assert found == "no finite gradient: embed"
 
 

@@ -14,8 +14,8 @@ import pytest
 from infer.translate.translator import Hypothesis, Translation
 from run.checkpoint import Checkpoints
 from run.sharding import data_mesh
+from tasks import translation
 from tasks.loss import Loss
-from tasks.task import Objective
 from tests import tiny
 from train import job as jobs
 from train import loop
@@ -29,7 +29,7 @@ def test_batches_of_unequal_size_count_by_their_tokens() -> None:
         return Loss(params["scale"] * batch.sum(), batch.sum(), jnp.asarray(batch.size, jnp.float32))
 
     batches = [np.array([1.0, 2.0, 3.0], np.float32), np.array([10.0], np.float32)]
-    objective = Objective(None, lambda key: {}, loss, lambda batch: (), None, None)  # type: ignore[arg-type]
+    objective = tiny.with_loss(translation.objective(tiny.TINY, 0.0), loss)
     job = Job(objective, None, lambda: batches, lambda params: {"bleu": 7.0}, {})  # type: ignore[arg-type]
     found = validate(job, make_eval_step(objective), data_mesh(), {"scale": jnp.float32(2.0)})
     assert found == pytest.approx({"loss": 8.0, "nll": 4.0, "perplexity": math.exp(4.0), "bleu": 7.0})
@@ -40,7 +40,7 @@ def test_sums_do_not_lose_what_float32_would() -> None:
         return Loss(batch.sum(), batch.sum(), batch.sum())
 
     batches = [np.array([size], np.float32) for size in (2**24, 1, 1)]
-    objective = Objective(None, lambda key: {}, loss, lambda batch: (), None, None)  # type: ignore[arg-type]
+    objective = tiny.with_loss(translation.objective(tiny.TINY, 0.0), loss)
     job = Job(objective, None, lambda: batches, lambda params: {}, {})  # type: ignore[arg-type]
 
     def eval_step(params: dict, batch: jax.Array) -> Loss:
