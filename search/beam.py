@@ -31,15 +31,15 @@ from jaxtyping import Array, Float, Int
 from base.ids import EOS
 from model.decoding import take_beams
 from search.largest import top_k
-from search.rules import Rules, allocate, bank_of, next_constraint
+from search.rules import Rules, allocate, count_phrase_tokens, next_constraint
 from search.state import (
     Hypotheses,
     Model,
     Search,
     SearchState,
     clear_empty_slots,
-    forbid,
     keep_best,
+    mask_logits,
     next_logits,
     start,
 )
@@ -72,6 +72,7 @@ def most_probable(
     diversity_penalty_bv: Float[Array, "b v"] | None = None,
 ) -> Extensions:
     """Returns the `count` most probable extensions, or those that are after `diversity_penalty_bv` is subtracted."""
+    # log p of an extension is log p of its parent + logit - log sum exp of its logits.
     if diversity_penalty_bv is not None:
         allowed_bmv = allowed_bmv - diversity_penalty_bv[:, None]
     order_bk, parent_bk, token_bk = top_k(allowed_bmv, normaliser_bm1, state.log_probs_bm[..., None], count)
@@ -79,7 +80,7 @@ def most_probable(
     if diversity_penalty_bv is not None:
         # It chooses the extensions; what is kept of each is the model's own log p.
         log_probs_bk = log_probs_bk + jnp.take_along_axis(diversity_penalty_bv, token_bk, axis=1)
-    ids_bkt = _extended(state, parent_bk, token_bk)
+    ids_bkt = _append(state, parent_bk, token_bk)
     return Extensions(parent_bk, token_bk, log_probs_bk, order_bk, ids_bkt)
 
 
@@ -87,28 +88,33 @@ def dynamic_beam_allocation(
     state: SearchState, token_log_probs_bmv: Float[Array, "b m v"], phrases_bcl: Int[Array, "b c l"], count: int
 ) -> Extensions:
     """Returns `count` extensions, chosen by dynamic beam allocation (see `search.rules`)."""
+    # The candidates of each beam: its `count` most probable tokens, and the next one of each phrase that it lacks.
     rows, _, vocabulary = token_log_probs_bmv.shape
     _, likely_bmk = jax.lax.top_k(token_log_probs_bmv, min(count, vocabulary))
     needed_bmc = next_constraint(phrases_bcl, state.ids_bmt, state.step)
     tokens_bmk = jnp.concatenate([likely_bmk, needed_bmc], axis=-1)
     per_beam = tokens_bmk.shape[2]
 
-    # A token may be both likely and needed: only its first place counts.
+    # A token may be both likely and needed: of equal ones only the first place counts, [b,m,k,k] -> [b,m,k].
     place_k = jnp.arange(per_beam)
     earlier_11kk = (place_k[:, None] > place_k[None])[None, None]
     again_bmk = jnp.any((tokens_bmk[..., None] == tokens_bmk[:, :, None]) & earlier_11kk, axis=-1)
+    # log p of the extended hypothesis, [b,m,k].
     dead_bmk = again_bmk | jnp.isneginf(state.log_probs_bm)[..., None]
     added_bmk = jnp.take_along_axis(token_log_probs_bmv, tokens_bmk, axis=-1)
     log_probs_bmk = jnp.where(dead_bmk, -jnp.inf, state.log_probs_bm[..., None] + added_bmk)
 
+    # From here on the candidates of all beams of a row compete: [b,m,k] -> [b, m k].
     log_probs_bk = log_probs_bmk.reshape(rows, -1)
     token_bk = tokens_bmk.reshape(rows, -1)
     parent_k = jnp.arange(log_probs_bk.shape[1]) // per_beam
     parent_bk = jnp.broadcast_to(parent_k, log_probs_bk.shape)
-    ids_bkt = _extended(state, parent_bk, token_bk)
-    bank_bk = bank_of(phrases_bcl, ids_bkt, state.step + 1)
+    ids_bkt = _append(state, parent_bk, token_bk)
+    # Of their phrases each holds so many tokens: larger banks and smaller ones share the beam.
+    bank_bk = count_phrase_tokens(phrases_bcl, ids_bkt, state.step + 1)
     chosen_bk = allocate(bank_bk, log_probs_bk)[:, :count]
-    rank_k = jnp.arange(float(chosen_bk.shape[1]))  # the extensions are in the order in which they were chosen
+    # The order in which they were chosen also decides which stay alive, not log p.
+    rank_k = jnp.arange(float(chosen_bk.shape[1]))
     return Extensions(
         parent_bk=take_beams(parent_bk, chosen_bk),
         token_bk=take_beams(token_bk, chosen_bk),
@@ -121,12 +127,14 @@ def dynamic_beam_allocation(
 def consider(
     model: Model, params: Any, state: SearchState, limit_b: Int[Array, " b"], rules: Rules | None
 ) -> tuple[Extensions, Any]:
-    """Returns the extensions that a step considers, 2m or, with beam 1, one; and the cache, each beam still its own."""
+    """Returns the extensions that a step considers, 2m or, with beam 1, one; and the cache, beams still in place."""
+    # Edits of the logits only take extensions away: each that is left has the probability that the model gives it.
     logits_bmv, cache = next_logits(model, params, state)
-    allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+    allowed_bmv = mask_logits(logits_bmv, state.step, limit_b)
     if rules is not None:
         allowed_bmv = rules.edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
     normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+    # 2m, so that even if m of them end in EOS, m stay alive.
     beam = state.token_bm.shape[1]
     count = 1 if beam == 1 else 2 * beam
     if rules is None or rules.phrases_bcl is None:
@@ -146,6 +154,7 @@ def update_beams(
 
     `penalty_of` is the `length_penalty` of a length; `stopping` is "exact" or "full".
     """
+    # The extensions that end in EOS join the finished hypotheses, of which the m best are kept.
     beam = state.log_probs_bm.shape[1]
     length = state.step + 1
     eos_bk = new.token_bk == EOS
@@ -160,13 +169,17 @@ def update_beams(
     )
     finished = keep_best(state.finished, ended)
 
+    # The m best of the rest stay alive: [b,k] -> [b,m].
     _, kept_bm = jax.lax.top_k(jnp.where(eos_bk, -jnp.inf, new.order_bk), beam)
     alive_log_probs_bm = take_beams(jnp.where(eos_bk, -jnp.inf, new.log_probs_bk), kept_bm)
+    # A sentence ends here: with m finished ones; or, exactly, once none alive could still enter the nbest. An alive
+    # one scores best if it keeps its log p, which only falls, up to the limit, where the penalty is largest.
     if stopping == "full":
         goes_on_b = jnp.isneginf(finished.scores_bm[:, -1])
     else:
         best_possible_b = jnp.max(alive_log_probs_bm, axis=1) / penalty_at_limit_b
         goes_on_b = best_possible_b > finished.scores_bm[:, nbest - 1]
+    # Without an alive hypothesis no later step changes anything of this row.
     after = SearchState(
         step=length,
         token_bm=take_beams(new.token_bk, kept_bm),
@@ -178,7 +191,8 @@ def update_beams(
     return after, take_beams(new.parent_bk, kept_bm)
 
 
-def _extended(state: SearchState, parent_bk: Int[Array, "b k"], token_bk: Int[Array, "b k"]) -> Int[Array, "b k t"]:
+def _append(state: SearchState, parent_bk: Int[Array, "b k"], token_bk: Int[Array, "b k"]) -> Int[Array, "b k t"]:
+    """Returns each parent's tokens with the new one behind them."""
     ids_bkt = take_beams(state.ids_bmt, parent_bk)
     return jax.lax.dynamic_update_slice_in_dim(ids_bkt, token_bk[..., None], state.step, axis=2)
 
@@ -212,6 +226,7 @@ def beam_search(
     penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
+        # The cache has every beam's own past until now; then each continues its parent's.
         new, cache = consider(model, params, state, limit_b, rules)
         after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest, stopping)
         return after._replace(cache=cache.select(parent_bm))

@@ -22,8 +22,8 @@ from search.state import (
     Search,
     SearchState,
     clear_empty_slots,
-    forbid,
     keep_best,
+    mask_logits,
     next_logits,
     start,
 )
@@ -57,19 +57,22 @@ def diverse_search(
     penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
+        # The model computes all groups at once; only the choice is made group after group.
         logits_bmv, cache = next_logits(model, params, state)
-        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+        allowed_bmv = mask_logits(logits_bmv, state.step, limit_b)
         normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+        # How many alive hypotheses of earlier groups have taken each token at this step.
         counts_bv = jnp.zeros_like(logits_bmv[:, 0])
         rows_b1 = jnp.arange(len(inputs_bs))[:, None]
         groups_after = []
         parents = []
         for first in range(0, beam, size):
             own = slice(first, first + size)
-            group = _of_group(state, own)
+            group = _take_group(state, own)
             diversity_penalty_bv = diversity * counts_bv
             new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, diversity_penalty_bv)
             group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size, stopping)
+            # Now the later groups avoid these tokens too; parents are numbered within the whole beam.
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
             groups_after.append(group)
@@ -80,21 +83,22 @@ def diverse_search(
             log_probs_bm=jnp.concatenate([group.log_probs_bm for group in groups_after], axis=1),
             ids_bmt=jnp.concatenate([group.ids_bmt for group in groups_after], axis=1),
             cache=cache.select(jnp.concatenate(parents, axis=1)),
-            finished=_side_by_side([group.finished for group in groups_after]),
+            finished=_join_groups([group.finished for group in groups_after]),
         )
 
     def begin() -> SearchState:
+        # In each group one beam is alive: it is a search of its own, and equal beams would find the same.
         state = start(model, params, inputs_bs, beam, steps)
         firsts_1m = (jnp.arange(beam) % size == 0)[None]
         return state._replace(log_probs_bm=jnp.where(firsts_1m, state.log_probs_bm[:, :1], -jnp.inf))
 
     def result(finished: Hypotheses) -> Hypotheses:
-        return _each_once(clear_empty_slots(finished))
+        return _drop_repeats(clear_empty_slots(finished))
 
     return Search(begin, advance, result)
 
 
-def _of_group(state: SearchState, own: slice) -> SearchState:
+def _take_group(state: SearchState, own: slice) -> SearchState:
     return state._replace(
         token_bm=state.token_bm[:, own],
         log_probs_bm=state.log_probs_bm[:, own],
@@ -103,12 +107,13 @@ def _of_group(state: SearchState, own: slice) -> SearchState:
     )
 
 
-def _side_by_side(groups: list[Hypotheses]) -> Hypotheses:
+def _join_groups(groups: list[Hypotheses]) -> Hypotheses:
     return jax.tree.map(lambda *fields_bm: jnp.concatenate(fields_bm, axis=1), *groups)
 
 
-def _each_once(hypotheses: Hypotheses) -> Hypotheses:
-    """Returns the hypotheses sorted by score, without those that an earlier group has as well."""
+def _drop_repeats(hypotheses: Hypotheses) -> Hypotheses:
+    """Sorts the hypotheses by score, without those that an earlier group has as well."""
+    # A hypothesis is dropped if one before it has the same tokens: pairs [m,m], the earlier along the last axis.
     ids_bmt = hypotheses.ids_bmt
     m = ids_bmt.shape[1]
     earlier_1mm = (jnp.arange(m)[:, None] > jnp.arange(m)[None])[None]

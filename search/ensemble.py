@@ -35,6 +35,7 @@ class Ensemble(NamedTuple):
 
     def output_limits(self, inputs_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns the limits that every member can reach."""
+        # The member with the shortest table of positions decides.
         limits_b = []
         steps = []
         for model in self.members:
@@ -45,22 +46,24 @@ class Ensemble(NamedTuple):
 
     def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
         """Does what a Flax module's `apply` does: `start`, `step` or, without a method, mean log-probabilities."""
-        of_members = list(zip(self.members, variables["params"], strict=True))
+        members = list(zip(self.members, variables["params"], strict=True))
+        # All begin with the same token; each has a cache of its own.
         if method == "start":
-            started = [model.apply({"params": params}, *arguments, method="start") for model, params in of_members]
+            started = [model.apply({"params": params}, *arguments, method="start") for model, params in members]
             first_token_b, _ = started[0]
             return first_token_b, Caches(tuple(cache for _, cache in started))
         if method == "step":
-            return self._step(of_members, *arguments)
-        logits = [model.apply({"params": params}, *arguments) for model, params in of_members]
+            return self._step(members, *arguments)
+        logits = [model.apply({"params": params}, *arguments) for model, params in members]
         return _mean_log_probs(logits)
 
     def _step(
-        self, of_members: list[tuple[Model, Any]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
+        self, members: list[tuple[Model, Any]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
     ) -> tuple[Float[Array, "b m v"], Caches]:
+        # Every member reads the same newest tokens.
         logits = []
         after = []
-        for (model, params), cache in zip(of_members, caches.members, strict=True):
+        for (model, params), cache in zip(members, caches.members, strict=True):
             logits_bmv, cache = model.apply({"params": params}, token_bm, step, cache, method="step")
             logits.append(logits_bmv)
             after.append(cache)
@@ -68,8 +71,9 @@ class Ensemble(NamedTuple):
 
 
 def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
-    """Returns the mean over the members, which is not normalised."""
-    log_probs = [jax.nn.log_softmax(of_member) for of_member in logits]
+    """Returns the mean of log p over the members, which is not normalised."""
+    # Of probabilities this is the geometric mean; whoever reads logits normalises it.
+    log_probs = [jax.nn.log_softmax(member_logits) for member_logits in logits]
     return jnp.mean(jnp.stack(log_probs), axis=0)
 
 

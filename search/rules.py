@@ -45,73 +45,88 @@ class Rules:
         step: Int[Array, ""],
         limit_b: Int[Array, " b"],
     ) -> Float[Array, "b m v"]:
-        """Sets to -inf what may not follow the first `step` tokens of `ids_bmt`."""
+        """Sets to -inf the tokens that may not follow the first `step` ones of `ids_bmt`."""
         token_11v = jnp.arange(logits_bmv.shape[-1])[None, None]
         banned_bmv = jnp.zeros(logits_bmv.shape, bool)
         if self.no_repeat:
-            banned_bmv = repeats(ids_bmt, step, self.no_repeat, logits_bmv.shape[-1])
+            banned_bmv = find_repeats(ids_bmt, step, self.no_repeat, logits_bmv.shape[-1])
         if self.min_length:
             banned_bmv = banned_bmv | ((token_11v == EOS) & (step < self.min_length))
+        # Within the prefix its next token is the only one, whatever the rules above say; 0 ends a prefix.
         if self.prefix_bp is not None:
             p = self.prefix_bp.shape[1]
             next_b = self.prefix_bp[:, jnp.minimum(step, p - 1)]
             forced_b = jnp.where(step < p, next_b, 0)
             forced_b11 = forced_b[:, None, None]
             banned_bmv = jnp.where(forced_b11 > 0, token_11v != forced_b11, banned_bmv)
+        # At the limit only EOS is left (`mask_logits`): to ban it would leave nothing.
         banned_bmv = banned_bmv & (step + 1 < limit_b)[:, None, None]
+        # A hypothesis without all of its phrases is no output, even at the limit.
         if self.phrases_bcl is not None:
-            complete_bm = jnp.all(appear(self.phrases_bcl, ids_bmt), axis=-1)
+            complete_bm = jnp.all(find_phrases(self.phrases_bcl, ids_bmt), axis=-1)
             banned_bmv = banned_bmv | ((token_11v == EOS) & ~complete_bm[..., None])
         return jnp.where(banned_bmv, -jnp.inf, logits_bmv)
 
 
-def repeats(
+def find_repeats(
     ids_bmt: Int[Array, "b m t"], step: Int[Array, ""], n: int, vocabulary: int
 ) -> Bool[Array, "b m {vocabulary}"]:
     """Returns the tokens that, after the first `step`, would complete a sequence of n tokens for the second time."""
     b, m, t = ids_bmt.shape
     place_t = jnp.arange(t)
-    is_within_t = (n - 1 <= place_t) & (place_t < step)  # n tokens can end here
+    # n tokens, all of them written, end at these places.
+    is_within_t = (n - 1 <= place_t) & (place_t < step)
     ends_bmt = jnp.broadcast_to(is_within_t, (b, m, t))
+    # Of these, keep the ends whose n - 1 tokens before are the n - 1 newest ones.
     for back in range(1, n):
         newest_bm1 = jax.lax.dynamic_slice_in_dim(ids_bmt, step - back, 1, axis=2)
         ends_bmt = ends_bmt & (jnp.roll(ids_bmt, back, axis=2) == newest_bm1)
+    # The token at such an end must not come next: from places [b,m,t] to tokens [b,m,v].
     rows_b11 = jnp.arange(b)[:, None, None]
     beams_1m1 = jnp.arange(m)[None, :, None]
     return jnp.zeros((b, m, vocabulary), bool).at[rows_b11, beams_1m1, ids_bmt].max(ends_bmt)
 
 
-def appear(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bool[Array, "b m c"]:
+def find_phrases(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"]) -> Bool[Array, "b m c"]:
     """Returns which phrases appear in the tokens; an empty one does."""
     b, m, t = ids_bmt.shape
-    here_bmct = jnp.ones((b, m, phrases_bcl.shape[1], t), bool)  # whether phrase c begins at token t
+    # Whether phrase c begins at token t: true until one of its tokens j differs.
+    here_bmct = jnp.ones((b, m, phrases_bcl.shape[1], t), bool)
     for j in range(phrases_bcl.shape[2]):
         later_bmt = jnp.pad(ids_bmt[..., j:], ((0, 0), (0, 0), (0, min(j, t))))
-        token_bc = phrases_bcl[..., j][:, None, :, None]
-        here_bmct = here_bmct & ((token_bc == 0) | (later_bmt[:, :, None] == token_bc))
+        token_b1c1 = phrases_bcl[..., j][:, None, :, None]
+        # A phrase shorter than j has 0 here. Beyond the hypothesis is padding, which no phrase has.
+        here_bmct = here_bmct & ((token_b1c1 == 0) | (later_bmt[:, :, None] == token_b1c1))
     return jnp.any(here_bmct, axis=-1)
 
 
-def partial_match(
+def match_prefixes(
     phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
 ) -> Int[Array, "b m c"]:
     """Returns the length of the longest proper prefix of each phrase that the first `step` tokens end with."""
     lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
+    # Every length is tried, ascending: the last that fits is the longest.
     longest_bmc = jnp.zeros((*ids_bmt.shape[:2], phrases_bcl.shape[1]), jnp.int32)
     for length in range(1, min(phrases_bcl.shape[2], ids_bmt.shape[2] + 1)):
         tail_bml = jax.lax.dynamic_slice_in_dim(ids_bmt, step - length, length, axis=2)
+        # The newest `length` tokens [b,m,1,l] against the first ones of each phrase [b,1,c,l].
         ends_bmc = jnp.all(tail_bml[:, :, None] == phrases_bcl[:, None, :, :length], axis=-1)
+        # Shorter than the phrase, since a whole one counts as complete; the slice is clamped where step < length.
         ends_bmc = ends_bmc & (length < lengths_bc)[:, None] & (length <= step)
         longest_bmc = jnp.where(ends_bmc, length, longest_bmc)
     return longest_bmc
 
 
-def bank_of(phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]) -> Int[Array, "b m"]:
+def count_phrase_tokens(
+    phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
+) -> Int[Array, "b m"]:
     """Returns the bank of each hypothesis of `step` tokens; see the top of this file."""
-    complete_bmc = appear(phrases_bcl, ids_bmt)
+    # All tokens of the phrases that are complete.
+    complete_bmc = find_phrases(phrases_bcl, ids_bmt)
     lengths_bc = jnp.sum(phrases_bcl > 0, axis=-1)
     completed_bm = jnp.sum(complete_bmc * lengths_bc[:, None], axis=-1)
-    open_bmc = jnp.where(complete_bmc, 0, partial_match(phrases_bcl, ids_bmt, step))
+    # The hypothesis can go on with one open phrase only: the one that it has most of.
+    open_bmc = jnp.where(complete_bmc, 0, match_prefixes(phrases_bcl, ids_bmt, step))
     return completed_bm + jnp.max(open_bmc, axis=-1)
 
 
@@ -119,9 +134,10 @@ def next_constraint(
     phrases_bcl: Int[Array, "b c l"], ids_bmt: Int[Array, "b m t"], step: Int[Array, ""]
 ) -> Int[Array, "b m c"]:
     """Returns the next token of each phrase that a hypothesis lacks; 0 where it lacks none."""
-    at_bmc1 = partial_match(phrases_bcl, ids_bmt, step)[..., None]
+    # After a prefix of n tokens comes the phrase's token number n, counted from 0.
+    at_bmc1 = match_prefixes(phrases_bcl, ids_bmt, step)[..., None]
     next_bmc = jnp.take_along_axis(phrases_bcl[:, None], at_bmc1, axis=-1)[..., 0]
-    return jnp.where(appear(phrases_bcl, ids_bmt), 0, next_bmc)
+    return jnp.where(find_phrases(phrases_bcl, ids_bmt), 0, next_bmc)
 
 
 def allocate(bank_bk: Int[Array, "b k"], log_probs_bk: Float[Array, "b k"]) -> Int[Array, "b k"]:
@@ -129,13 +145,15 @@ def allocate(bank_bk: Int[Array, "b k"], log_probs_bk: Float[Array, "b k"]) -> I
 
     Those of log-probability -inf come last.
     """
+    # Along the last axis: which others precede an extension by log p, and of equal ones by their place.
     place_k = jnp.arange(log_probs_bk.shape[1])
     comes_first_1kk = (place_k[None, :] < place_k[:, None])[None]
-    # Of each extension, along the last axis, which of all others precede it in its bank.
     own_bk1 = log_probs_bk[:, :, None]
     others_b1k = log_probs_bk[:, None, :]
     precedes_bkk = (others_b1k > own_bk1) | ((others_b1k == own_bk1) & comes_first_1kk)
+    # Its rank within its bank is the number of those that are in the same bank.
     same_bank_bkk = bank_bk[:, None, :] == bank_bk[:, :, None]
     rank_bk = jnp.sum(precedes_bkk & same_bank_bkk, axis=-1)
+    # By the last key first: the living, then the rank, then the larger bank.
     dead_bk = jnp.isneginf(log_probs_bk)
     return jnp.lexsort((-bank_bk, rank_bk, dead_bk), axis=-1)

@@ -13,8 +13,8 @@ from search.state import (
     Search,
     SearchState,
     clear_empty_slots,
-    forbid,
     keep_best,
+    mask_logits,
     next_logits,
     start,
 )
@@ -28,11 +28,14 @@ def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Flo
     """
     if not top_k and top_p == 1.0:
         return logits_bmv
+    # The lowest logit to keep: that of the k-th most likely token.
     vocabulary = logits_bmv.shape[-1]
     kept = min(top_k, vocabulary) if top_k else vocabulary
     likely_bmk, _ = jax.lax.top_k(logits_bmv, kept)
     lowest_bm1 = likely_bmk[..., -1:]
-    if top_p < 1.0:  # else rounding, by which few tokens may have all of the probability, would drop the others
+    # Not for a `top_p` of 1: rounding may give few tokens all of the probability, and would drop the others.
+    if top_p < 1.0:
+        # A token is in the nucleus if those before it, with more probability, do not reach `top_p`.
         probabilities_bmk = jax.nn.softmax(likely_bmk)
         before_bmk = jnp.cumsum(probabilities_bmk, axis=-1) - probabilities_bmk
         lowest_bm1 = jnp.min(jnp.where(before_bmk < top_p, likely_bmk, jnp.inf), axis=-1, keepdims=True)
@@ -61,22 +64,26 @@ def sample(
     """
     _check(samples, temperature, top_k, top_p)
     limit_b, steps = model.output_limits(inputs_bs, extra_length)
+    # A key for each sample; each step folds its number in, so that a draw depends on nothing else.
     keys_bm = jax.vmap(lambda key: jax.random.split(key, samples))(keys_b)
 
     def advance(state: SearchState) -> SearchState:
         logits_bmv, cache = next_logits(model, params, state)
-        allowed_bmv = forbid(logits_bmv, state.step, limit_b)
+        allowed_bmv = mask_logits(logits_bmv, state.step, limit_b)
+        # Draw from the sharpened and truncated distribution, [b,m,v] -> [b,m] ...
         truncated_bmv = truncate(allowed_bmv / temperature, top_k, top_p)
 
         def draw(key: Key[Array, ""], logits_v: Float[Array, " v"]) -> Int[Array, ""]:
             return jax.random.categorical(jax.random.fold_in(key, state.step), logits_v)
 
         token_bm = jax.vmap(jax.vmap(draw))(keys_bm, truncated_bmv).astype(jnp.int32)
+        # ... but score the draw by the model's own.
         log_probs_bmv = jax.nn.log_softmax(logits_bmv)
         token_log_probs_bm = jnp.take_along_axis(log_probs_bmv, token_bm[..., None], axis=-1)[..., 0]
         alive_bm = state.log_probs_bm > -jnp.inf
         log_probs_bm = jnp.where(alive_bm, state.log_probs_bm + token_log_probs_bm, -jnp.inf)
         ids_bmt = jax.lax.dynamic_update_slice_in_dim(state.ids_bmt, token_bm[..., None], state.step, axis=2)
+        # Samples that drew EOS are finished; the rest draw on.
         ended_bm = alive_bm & (token_bm == EOS)
         ended_log_probs_bm = jnp.where(ended_bm, log_probs_bm, -jnp.inf)
         ended = Hypotheses(
@@ -96,7 +103,8 @@ def sample(
 
     def begin() -> SearchState:
         state = start(model, params, inputs_bs, samples, steps)
-        row_log_probs_b1 = state.log_probs_bm[:, :1]  # all samples of a row are alive, as the first is
+        # All samples of a row are alive, as the first is; in beam search they would be copies.
+        row_log_probs_b1 = state.log_probs_bm[:, :1]
         return state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
 
     return Search(begin, advance, clear_empty_slots)

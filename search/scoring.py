@@ -33,9 +33,11 @@ def forced_errors(
     without an error is exactly what greedy search would output. Rows are as in `forced_log_probs`.
     """
     logits_btv = _forced_logits(model, params, source_bs, target_bt)
+    # Greedy search never generates PAD and BOS, and this one EOS only at the end.
     special_v = jnp.isin(jnp.arange(logits_btv.shape[-1]), jnp.array([PAD, BOS, EOS]))
     # NaN is not chosen: where all logits are NaN, PAD is, which is in no target.
     chosen_bt = jnp.nanargmax(jnp.where(special_v, -jnp.inf, logits_btv), axis=-1)
+    # The end itself is told, so it is no error.
     inside_bt = (target_bt != PAD) & (target_bt != EOS)
     return inside_bt & (chosen_bt != target_bt)
 
@@ -44,6 +46,7 @@ def _forced_logits(
     model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Float[Array, "b t v"]:
     """Returns the logits of each target token."""
+    # The decoder's input is the target shifted right by one, behind BOS (section 3.1); padding stays padding.
     shifted_bt = jnp.pad(target_bt, ((0, 0), (1, 0)), constant_values=BOS)[:, :-1]
     source = Tokens.of(source_bs)
     target = Tokens.of(jnp.where(target_bt != PAD, shifted_bt, PAD))

@@ -61,9 +61,11 @@ class Search(NamedTuple):
 def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
     """Returns the state before the first step; only the first of each row's `beams` is alive."""
     rows = inputs_bs.shape[0]
+    # The model reads its inputs (a translator runs its encoder), and the cache has room for the first steps.
     slots = min(FIRST_STEPS, steps) * beams
     token_b, cache = model.apply({"params": params}, inputs_bs, beams, slots, method="start")
     nothing_bm = jnp.full((rows, beams), -jnp.inf)
+    # All beams would be the same hypothesis, so only the first counts; in a row of padding, none.
     real_b = jnp.any(inputs_bs != PAD, axis=1)
     first_bm = real_b[:, None] & (jnp.arange(beams) == 0)[None, :]
     ids_bmt = jnp.zeros((rows, beams, steps), jnp.int32)
@@ -82,8 +84,11 @@ def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Ar
     return model.apply({"params": params}, state.token_bm, state.step, state.cache, method="step")
 
 
-def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int[Array, " b"]) -> Float[Array, "b m v"]:
+def mask_logits(
+    logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int[Array, " b"]
+) -> Float[Array, "b m v"]:
     """Sets PAD and BOS to -inf, and everything but EOS at a sentence's last step."""
+    # PAD and BOS are never generated. At the last step only EOS is left, at its own probability.
     vocabulary_v = jnp.arange(logits_bmv.shape[-1])
     special_v = (vocabulary_v == PAD) | (vocabulary_v == BOS)
     last_b = step + 1 >= limit_b
@@ -92,12 +97,12 @@ def forbid(logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int
 
 
 def are_alive(state: SearchState) -> Bool[Array, " b"]:
-    """Returns of each sentence whether any of its hypotheses may still be extended."""
+    """Returns which sentences have a hypothesis that may still be extended."""
     return jnp.any(state.log_probs_bm > -jnp.inf, axis=1)
 
 
-def with_room(state: SearchState, steps: int) -> SearchState:
-    """Returns the state with a cache for `steps` steps."""
+def resize_cache(state: SearchState, steps: int) -> SearchState:
+    """Makes the cache large enough for `steps` steps of every beam."""
     return state._replace(cache=state.cache.grow(steps * state.token_bm.shape[1]))
 
 
@@ -111,7 +116,9 @@ def run_stage(search: Search, state: SearchState, end: int, few: int | Int[Array
 
 
 def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
-    """Returns a search's result as one pure function: all of its stages, with a cache that starts small and doubles.
+    """Makes a whole search one pure function, to be compiled at once: all stages, with a cache that doubles.
+
+    `infer.translate.stages.find` does the same from the host, which can stop between stages and drop rows that ended.
 
     Attention is paid for every slot of the cache, used or not. One loop per size adds compilation time, but no run
     time once the search has ended.
@@ -119,12 +126,14 @@ def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
         this_search = search(*args, **kwargs)
+        # The first stage, with the cache that `start` made.
         state = this_search.start()
         end = min(FIRST_STEPS, state.steps)
         state = run_stage(this_search, state, end)
+        # Python's loop, unrolled: each stage is a `while_loop` of its own, over a cache of its own size.
         while end < state.steps:
             end = min(2 * end, state.steps)
-            state = run_stage(this_search, with_room(state, end), end)
+            state = run_stage(this_search, resize_cache(state, end), end)
         return this_search.result(state.finished)
 
     return run
@@ -132,6 +141,7 @@ def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
 
 def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
     """Returns the best-scored of both, as many as `finished` holds; on ties, the older."""
+    # [b,m] and [b,k] -> [b,m+k] -> [b,m]; `top_k` is stable, and the older come first.
     both = jax.tree.map(lambda old_bm, new_bk: jnp.concatenate([old_bm, new_bk], axis=1), finished, new)
     _, best_bm = jax.lax.top_k(both.scores_bm, finished.scores_bm.shape[1])
     return jax.tree.map(lambda field: take_beams(field, best_bm), both)

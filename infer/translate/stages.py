@@ -33,7 +33,7 @@ def _start(
 ) -> SearchState:
     # Not part of the first stage, whose loop would then transpose the encoder's keys at every step.
     state = search(model, params, **arrays, **dict(options)).start()
-    return states.with_room(state, min(end, state.steps))
+    return states.resize_cache(state, min(end, state.steps))
 
 
 @partial(jax.jit, static_argnames=("search", "model", "options", "end"))
@@ -60,7 +60,7 @@ def _for_next_stage(
 
     If all stay, each keeps its place, for over several devices another place may be on another device.
     """
-    state = states.with_room(state, end)
+    state = states.resize_cache(state, end)
     if rows == len(alive_b):
         return arrays, state, jnp.arange(rows)
     chosen_r = jnp.argsort(~alive_b, stable=True)[:rows]

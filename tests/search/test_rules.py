@@ -11,7 +11,7 @@ from base.ids import BOS, EOS, PAD
 from search.beam import beam_search
 from search.diverse import diverse_search
 from search.ensemble import Ensemble
-from search.rules import Rules, bank_of
+from search.rules import Rules, count_phrase_tokens
 from search.state import run_search
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
 
@@ -204,4 +204,4 @@ def test_an_output_may_end_as_soon_as_it_has_its_least_length() -> None:
 def test_of_phrases_that_begin_alike_one_is_open_in_a_bank() -> None:
     phrases_bcl = jnp.array([[[6, 3], [6, 5]]], jnp.int32)
     ids_bmt = jnp.array([[[6, 0, 0]]], jnp.int32)
-    assert bank_of(phrases_bcl, ids_bmt, jnp.array(1)).tolist() == [[1]]
+    assert count_phrase_tokens(phrases_bcl, ids_bmt, jnp.array(1)).tolist() == [[1]]
