@@ -41,6 +41,7 @@ class ProcessShard(NamedTuple):
 
     def part_of(self, planned: PlannedBatch) -> PlannedBatch:
         """Returns `planned` with only this process's rows."""
+        # [b,c]: padded to a multiple that all parts share, then this process's rows.
         empty = -len(planned.rows_bc) % self.multiple
         rows_bc = np.pad(planned.rows_bc, ((0, empty), (0, 0)), constant_values=-1)
         part = len(rows_bc) // self.parts
@@ -50,7 +51,7 @@ class ProcessShard(NamedTuple):
 ALL_ROWS = ProcessShard()
 
 
-def checked_position(state: Any) -> State:
+def check_position(state: Any) -> State:
     """Returns a position in the data that was read from a file; `UserError` if it is none."""
     fields = state if isinstance(state, dict) else {}
     position: dict[str, Any] = {key: fields.get(key) for key in ("epoch", "batch")}
@@ -96,12 +97,14 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
         return self
 
     def __next__(self) -> AnyBatch:
+        # Threads start with the first batch, and again after `close`.
         if self._items is None:
             self._items = self._produce(dict(self._state))
         try:
             batch, self._state = next(self._items)
         except Exception:
-            self._items = None  # so that the next `next` raises the error again, not StopIteration
+            # A generator that has raised is at its end: the next `next` would say StopIteration, not the error.
+            self._items = None
             raise
         return batch
 
@@ -116,7 +119,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
             UserError: it is no position. If it is beyond its epoch, the next `next` says so.
         """
         self.close()
-        self._state = checked_position(state)
+        self._state = check_position(state)
 
     def close(self) -> None:
         """Stops the background threads; a later `next` starts new ones at the same position."""
@@ -126,16 +129,19 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
 
     def _produce(self, state: State) -> Generator[tuple[AnyBatch, State]]:
         """Yields batches from `state` on, each with the position after it."""
+        # A thread plans the next epoch while this one is read: of millions of pairs that takes seconds.
         epoch = state["epoch"]
         batch = state["batch"]
         with ThreadPoolExecutor(1, "plan") as planner:
             following: Future[list[PlannedBatch]] = planner.submit(self.plan, epoch)
             while True:
                 plan = following.result()
-                following = planner.submit(self.plan, epoch + 1)  # while this epoch is read
+                following = planner.submit(self.plan, epoch + 1)
+                # Only a resumed run can be beyond its epoch.
                 if batch >= len(plan):
                     raise UserError(f"data position: batch {batch} of an epoch of {len(plan)}; the run's data changed")
-                for done, arrays in enumerate(self._prefetched(plan[batch:], epoch), batch + 1):
+                # The position after the epoch's last batch is the first of the next epoch.
+                for done, arrays in enumerate(self._prefetch(plan[batch:], epoch), batch + 1):
                     after = {"epoch": epoch, "batch": done}
                     if done == len(plan):
                         after = {"epoch": epoch + 1, "batch": 0}
@@ -143,10 +149,11 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
                 epoch += 1
                 batch = 0
 
-    def _prefetched(self, plan: list[PlannedBatch], epoch: int) -> Generator[AnyBatch]:
+    def _prefetch(self, plan: list[PlannedBatch], epoch: int) -> Generator[AnyBatch]:
         """Yields this process's part of each batch, which a thread has read in advance."""
         import grain  # here, because it loads jax, which reading corpora does not need
 
+        # One thread reads `_PREFETCHED` batches ahead, in the order of the plan.
         planned = grain.MapDataset.source(plan).map(partial(self._read_shard, epoch))
         options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCHED)
         # Closed, also after an error: the thread would otherwise stay for as long as the error is kept.
@@ -173,7 +180,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
             UserError: the row lengths and the maximum length of `cfg_data` are inconsistent.
         """
         super().__init__(shard)
-        _check_rows(prepared.lengths, cfg_data)
+        _check_lengths(prepared.lengths, cfg_data)
         self._prepared = prepared
         self._seed = seed
         self._batching = cfg_data.batching
@@ -183,6 +190,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
 
     def plan(self, epoch: int) -> list[PlannedBatch]:
         """Returns the global batches of an epoch, in order."""
+        # The plan is of all processes' rows; `_read_shard` takes this process's part.
         lengths_nk = self._prepared.lengths
         tokens = self._tokens
         seed = self._seed
@@ -200,10 +208,11 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
         return _read(self._prepared, planned, epoch)
 
 
-def _check_rows(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
+def _check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
     """Raises a `UserError` unless training records of these lengths fit the rows that `data.batching` makes."""
     is_text = lengths_nk.shape[1] == 1
-    if cfg_data.batching == "window":  # which cuts a text of any length
+    # Windows are cut from a text of any length.
+    if cfg_data.batching == "window":
         if not is_text:
             raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
         return
@@ -228,6 +237,7 @@ def _check_rows(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:
     """Returns the row lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
+    # Packed rows and windows all have one length; buckets are needed up to the one that holds the longest pair.
     if cfg_data.batching in ("pack", "window"):
         return [cfg_data.pack_length]
     return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
@@ -272,6 +282,7 @@ def evaluation_batches(
         shard: this process's part of every batch.
         limit: the learned positions, if any: no row is longer, unless a pair is.
     """
+    # One record a row, so `rows_bc` is [b,1]; nothing is random.
     batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens, limit=limit)
     plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
     return OnePass(plan, lambda planned: _read(prepared, shard.part_of(planned)))
@@ -287,6 +298,7 @@ def text_batches(
     tokens = cfg_data.tokens_per_batch
     if cfg_data.batching != "window":
         return evaluation_batches(prepared, tokens, cfg_data.buckets, shard, limit)
+    # Windows one behind the other from the text's first token on: unlike in training, none is left out.
     length = cfg_data.pack_length
     rows = max(1, tokens // length)
     starts = np.arange(0, prepared.lengths.sum(dtype=np.int64), length)

@@ -57,7 +57,7 @@ def bucket_plan(
     Raises:
         UserError: a pair is longer than the largest bucket, or `tokens` is too small for a bucket that is needed.
     """
-    order = np.random.default_rng([seed, epoch])
+    rng = np.random.default_rng([seed, epoch])
     longest = int(lengths_nk.max())
     if longest > buckets[-1]:
         raise UserError(f"data.buckets: the largest is {buckets[-1]}, but a pair has {longest} tokens on one side")
@@ -65,24 +65,28 @@ def bucket_plan(
     length_n = lengths_nk.max(axis=1).astype(np.min_scalar_type(longest))
     bucket_of_length = np.searchsorted(np.asarray(buckets), np.arange(longest + 1))
     bucket_of_length = bucket_of_length.astype(np.min_scalar_type(len(buckets)))
-    shuffled_n = _shuffled(order, len(length_n))
+    # The bucket of each pair, in a random order of the pairs.
+    shuffled_n = _shuffle_numbers(rng, len(length_n))
     bucket_n = bucket_of_length[length_n[shuffled_n]]
 
+    # From the shortest bucket to the longest that has pairs: its own pairs, and those left over from the one before.
     batches: list[PlannedBatch] = []
     waiting = np.empty(0, np.int32)
     needed = buckets[: int(bucket_n.max()) + 1]
     for number, length in enumerate(needed):
-        rows = _rows(tokens, length)
+        rows = _rows_per_batch(tokens, length)
         pool = np.concatenate([waiting, shuffled_n[bucket_n == number]])
-        moves = _longest(length_n[pool], len(pool) % rows)
+        # What fills no batch moves on, so that every batch but the last has all of its rows.
+        moves = _mask_longest(length_n[pool], len(pool) % rows)
         staying = pool[~moves]
         waiting = pool[moves]
-        order.shuffle(staying)  # those that moved here come first in the pool
+        rng.shuffle(staying)  # those that moved here come first in the pool
         batches += [PlannedBatch(length, rows_b1) for rows_b1 in staying.reshape(-1, rows, 1)]
+    # The rest of the epoch: one batch with empty rows.
     if len(waiting):
         largest = needed[-1]
-        batches.append(one_each(waiting, _rows(tokens, largest), largest))
-    return _permuted(order, batches)
+        batches.append(one_each(waiting, _rows_per_batch(tokens, largest), largest))
+    return _shuffle_batches(rng, batches)
 
 
 def one_each(members: Sequence[int] | np.ndarray, rows: int, length: int) -> PlannedBatch:
@@ -97,25 +101,27 @@ def row_by_row(members: np.ndarray, rows: int, length: int) -> list[PlannedBatch
     return [one_each(members[first : first + rows], rows, length) for first in range(0, len(members), rows)]
 
 
-def _permuted(order: np.random.Generator, batches: list[PlannedBatch]) -> list[PlannedBatch]:
-    return [batches[index] for index in order.permutation(len(batches))]
+def _shuffle_batches(rng: np.random.Generator, batches: list[PlannedBatch]) -> list[PlannedBatch]:
+    return [batches[index] for index in rng.permutation(len(batches))]
 
 
-def _shuffled(order: np.random.Generator, count: int) -> Int32[np.ndarray, "n"]:
+def _shuffle_numbers(rng: np.random.Generator, count: int) -> Int32[np.ndarray, "n"]:
     numbers = np.arange(count, dtype=np.int32)
-    order.shuffle(numbers)
+    rng.shuffle(numbers)
     return numbers
 
 
-def _longest(lengths: np.ndarray, count: int) -> np.ndarray:
+def _mask_longest(lengths: np.ndarray, count: int) -> np.ndarray:
     """Returns a mask of the `count` greatest lengths, the last of equal ones: the shuffle decides which those are."""
     if not count:
         return np.zeros(len(lengths), bool)
+    # A partition finds the `count`-th greatest length in linear time; all above it are chosen for certain.
     place = len(lengths) - count
     least = np.partition(lengths, place)[place]
     chosen = lengths > least
     as_long = np.flatnonzero(lengths == least)
-    missing = count - np.count_nonzero(chosen)  # at least one: `least` itself is among the `count`
+    # At least one is missing: `least` itself is among the `count`.
+    missing = count - np.count_nonzero(chosen)
     chosen[as_long[-missing:]] = True
     return chosen
 
@@ -129,15 +135,18 @@ def pack_plan(
     epoch: int = 0,
 ) -> list[PlannedBatch]:
     """Plans an epoch with several pairs per row of `pack_length` positions per side; arguments as `bucket_plan`."""
-    order = np.random.default_rng([seed, epoch])
-    rows = _rows(tokens, pack_length)
+    rng = np.random.default_rng([seed, epoch])
+    rows = _rows_per_batch(tokens, pack_length)
     longest = int(lengths_nk.max())
     if longest > pack_length:
         raise UserError(f"data.pack_length is {pack_length}, but a pair has {longest} tokens on one side")
-    shuffled_n = _shuffled(order, len(lengths_nk))
+    # Pairs, in a random order, into rows: pair `shuffled_n[i]` is number `column_n[i]` of row `row_n[i]`.
+    shuffled_n = _shuffle_numbers(rng, len(lengths_nk))
     row_n, column_n, used_r = _first_fit(lengths_nk, shuffled_n, pack_length)
-    place_r = np.empty(used_r[-1] + 1, np.int64)  # of a row of `_first_fit`, among all rows of the epoch
-    place_r[order.permutation(used_r)] = np.arange(len(used_r))
+    # `_first_fit` leaves gaps among its rows; a permutation gives the used ones their places in the epoch.
+    place_r = np.empty(used_r[-1] + 1, np.int64)
+    place_r[rng.permutation(used_r)] = np.arange(len(used_r))
+    # All rows of the epoch as one array [r,c], -1 where a row has fewer pairs, then cut into batches.
     batch_count = -(-len(used_r) // rows)
     columns = int(column_n.max()) + 1
     rows_rc = np.full((batch_count * rows, columns), -1, np.int32)
@@ -145,7 +154,7 @@ def pack_plan(
         part = slice(start, start + _AT_ONCE)
         rows_rc[place_r[row_n[part]], column_n[part]] = shuffled_n[part]
     batches = [PlannedBatch(pack_length, rows_bc) for rows_bc in np.split(rows_rc, batch_count)]
-    return _permuted(order, batches)
+    return _shuffle_batches(rng, batches)
 
 
 def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: int = 0) -> list[PlannedBatch]:
@@ -156,17 +165,18 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
     Raises:
         UserError: the text is shorter than a row, or too long for places of 32 bits.
     """
-    order = np.random.default_rng([seed, epoch])
-    rows = _rows(tokens, length)
+    rng = np.random.default_rng([seed, epoch])
+    rows = _rows_per_batch(tokens, length)
     if not length <= count < 1 << 31:
         raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
+    # Starts are `length` apart, so the offset alone decides which rows an epoch has; the seed also shuffles them.
     starts_end = count - length + 1
-    offset = order.integers(min(length, starts_end))
-    starts_r = order.permutation(np.arange(offset, starts_end, length))
+    offset = rng.integers(min(length, starts_end))
+    starts_r = rng.permutation(np.arange(offset, starts_end, length))
     return row_by_row(starts_r, rows, length)
 
 
-def _rows(tokens: int, length: int) -> int:
+def _rows_per_batch(tokens: int, length: int) -> int:
     if tokens < length:
         raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {length} tokens")
     return tokens // length
@@ -189,21 +199,26 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
     Returns:
         The row and the place in it of each of `order_n`, and the numbers of the rows that have items, ascending.
     """
+    # Of each stream and open row: the positions left on each side, the number of the row, and the items in it.
     count = len(order_n)
     streams = max(1, count // _PAIRS_PER_STREAM)
     room_wok = np.full((streams, _OPEN_ROWS, lengths_nk.shape[1]), capacity, np.int32)
     row_wo = np.arange(streams * _OPEN_ROWS, dtype=np.int32).reshape(streams, _OPEN_ROWS)
     items_wo = np.zeros((streams, _OPEN_ROWS), np.min_scalar_type(capacity))
+    # What is returned, filled in below.
     next_row = row_wo.size
     row_n = np.empty(count, np.int32)
     column_n = np.empty(count, items_wo.dtype)
+    # A step puts one item into each stream; in the last one, streams may go without.
     for start in range(0, count, streams):
         part = slice(start, start + streams)
         item_wk = lengths_nk[order_n[part]]
         w = np.arange(len(item_wk))
+        # The first open row with room on all sides: [w,o,k] -> [w,o] -> [w]; `argmax` finds the first True.
         fits_wo = np.all(room_wok[: len(w)] >= item_wk[:, None, :], axis=2)
         chosen_w = fits_wo.argmax(axis=1)
-        full_w = np.flatnonzero(~fits_wo[w, chosen_w])  # streams without room
+        # Streams without room close the row with the least room, over all sides, and open another in its place.
+        full_w = np.flatnonzero(~fits_wo[w, chosen_w])
         if len(full_w):
             fullest_w = room_wok[full_w].sum(axis=2).argmin(axis=1)
             chosen_w[full_w] = fullest_w
@@ -211,9 +226,11 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
             items_wo[full_w, fullest_w] = 0
             row_wo[full_w, fullest_w] = next_row + np.arange(len(full_w))
             next_row += len(full_w)
+        # Each item takes its room, and its column is the number of items before it.
         room_wok[w, chosen_w] -= item_wk
         row_n[part] = row_wo[w, chosen_w]
         column_n[part] = items_wo[w, chosen_w]
         items_wo[w, chosen_w] += 1
+    # Rows that are open at the end may never have had an item.
     unused = row_wo[items_wo == 0]
     return row_n, column_n, np.setdiff1d(np.arange(next_row), unused, assume_unique=True)

@@ -106,7 +106,7 @@ def training_data(
     if check:
         check(cfg, train)
     limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
-    check_rows(cfg.data, limit, train, valid)
+    check_positions(cfg.data, limit, train, valid)
     _note_longest(cfg.data, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
     batches = TrainingBatches(train, cfg.data, seed=cfg.seed, shard=shard)
@@ -150,7 +150,7 @@ def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) 
     )
 
 
-def check_rows(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) -> None:
+def check_positions(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) -> None:
     """Raises a `UserError` if the corpora need rows longer than `limit`, the learned positions, if any."""
     if limit is None:
         return

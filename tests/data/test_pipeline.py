@@ -15,7 +15,7 @@ from base.errors import UserError
 from configs.common import default
 from data.batching import Batch
 from data.cache import prepare
-from data.pipeline import ProcessShard, TrainingBatches, checked_position, evaluation_batches
+from data.pipeline import ProcessShard, TrainingBatches, check_position, evaluation_batches
 from data.prepared import Prepared
 from data.tokenizer import Tokenizer
 
@@ -258,4 +258,4 @@ def test_evaluation_takes_every_pair_once_in_order_of_length(prepared) -> None:
 )
 def test_what_is_no_position_is_one_line(state: Any) -> None:
     with pytest.raises(UserError, match=r"^data position: .*; it must be the whole numbers epoch and batch$"):
-        checked_position(state)
+        check_position(state)

@@ -8,7 +8,7 @@ import pytest
 
 from base.errors import UserError
 from configs.common import default
-from tasks.texts import check_rows
+from tasks.texts import check_positions
 from tests import tiny
 from train import loop
 
@@ -34,11 +34,11 @@ def test_validation_needs_as_many_learned_positions_as_its_longest_line_and_trai
     cfg_data = default().data
     cfg_data.batching, cfg_data.buckets = "bucket", (64, 128)
     short, long = (SimpleNamespace(lengths=np.array([[longest, 5]])) for longest in (60, 74))
-    check_rows(cfg_data, 74, short, long)
+    check_positions(cfg_data, 74, short, long)
     with pytest.raises(
         UserError, match=r"max_positions is 73; it must be at least 74, as long as the rows of data.valid"
     ):
-        check_rows(cfg_data, 73, short, long)
-    check_rows(cfg_data, 128, long, short)
+        check_positions(cfg_data, 73, short, long)
+    check_positions(cfg_data, 128, long, short)
     with pytest.raises(UserError, match=r"is 127; it must be at least 128, as long as the rows of data.train"):
-        check_rows(cfg_data, 127, long, short)
+        check_positions(cfg_data, 127, long, short)
