@@ -55,6 +55,7 @@ def check_position(state: Any) -> State:
     """Returns a position in the data that was read from a file; `UserError` if it is none."""
     fields = state if isinstance(state, dict) else {}
     position: dict[str, Any] = {key: fields.get(key) for key in ("epoch", "batch")}
+    # A file may hold other numbers: 1.0, true (an int to isinstance), or more than 64 bits.
     if not all(type(number) is int and 0 <= number < WIDEST for number in position.values()):
         raise UserError(f"data position: {shown(state)}; it must be the whole numbers epoch and batch")
     return position
@@ -123,6 +124,7 @@ class EndlessBatches(ABC, Generic[AnyBatch]):
 
     def close(self) -> None:
         """Stops the background threads; a later `next` starts new ones at the same position."""
+        # This leaves the `with` blocks of `_produce` and `_prefetch`, which end their threads.
         if self._items is not None:
             self._items.close()
             self._items = None

@@ -205,7 +205,6 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
     room_wok = np.full((streams, _OPEN_ROWS, lengths_nk.shape[1]), capacity, np.int32)
     row_wo = np.arange(streams * _OPEN_ROWS, dtype=np.int32).reshape(streams, _OPEN_ROWS)
     items_wo = np.zeros((streams, _OPEN_ROWS), np.min_scalar_type(capacity))
-    # What is returned, filled in below.
     next_row = row_wo.size
     row_n = np.empty(count, np.int32)
     column_n = np.empty(count, items_wo.dtype)

@@ -68,6 +68,7 @@ def diverse_search(
         parents = []
         for first in range(0, beam, size):
             own = slice(first, first + size)
+            # A step of beam search with m = `size`, for this group alone.
             group = _take_group(state, own)
             diversity_penalty_bv = diversity * counts_bv
             new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, diversity_penalty_bv)
@@ -77,6 +78,7 @@ def diverse_search(
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)
             groups_after.append(group)
             parents.append(parent_bm + first)
+        # The groups side by side again, [b,size] -> [b,m]; the cache follows the parents of all.
         return SearchState(
             step=state.step + 1,
             token_bm=jnp.concatenate([group.token_bm for group in groups_after], axis=1),

@@ -60,7 +60,6 @@ class Ensemble(NamedTuple):
     def _step(
         self, members: list[tuple[Model, Any]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
     ) -> tuple[Float[Array, "b m v"], Caches]:
-        # Every member reads the same newest tokens.
         logits = []
         after = []
         for (model, params), cache in zip(members, caches.members, strict=True):

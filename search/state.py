@@ -88,11 +88,11 @@ def mask_logits(
     logits_bmv: Float[Array, "b m v"], step: Int[Array, ""], limit_b: Int[Array, " b"]
 ) -> Float[Array, "b m v"]:
     """Sets PAD and BOS to -inf, and everything but EOS at a sentence's last step."""
-    # PAD and BOS are never generated. At the last step only EOS is left, at its own probability.
     vocabulary_v = jnp.arange(logits_bmv.shape[-1])
     special_v = (vocabulary_v == PAD) | (vocabulary_v == BOS)
     last_b = step + 1 >= limit_b
     forbidden_bv = special_v[None, :] | (last_b[:, None] & (vocabulary_v != EOS)[None, :])
+    # [b,1,v]: the same for all beams. EOS keeps its own logit, so its probability is the model's.
     return jnp.where(forbidden_bv[:, None, :], -jnp.inf, logits_bmv)
 
 
@@ -149,5 +149,6 @@ def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:
 
 def clear_empty_slots(hypotheses: Hypotheses) -> Hypotheses:
     """Clears the ids in slots without a hypothesis, which are left over from other hypotheses."""
+    # A slot's ids come from the extension that was ranked there, with log p -inf.
     used_bm1 = (hypotheses.lengths_bm > 0)[..., None]
     return hypotheses._replace(ids_bmt=jnp.where(used_bm1, hypotheses.ids_bmt, PAD))
