@@ -26,6 +26,7 @@ from data.batching import TextBatch
 from data.images import ImageBatch
 from model.config import ATTENTION_IMPLS, CELLS, POSITIONS, RECURRENT, ModelConfig
 from model.mixers import MIXERS, kernels
+from model.noise import Noise
 from run.folder import model_config
 from tasks import MODULES, task_of
 from tasks.task import Objective
@@ -172,7 +173,8 @@ def batch_of(task: str) -> Any:
 
 
 def loss_of(objective: Objective, batch: Any, params: dict) -> jax.Array:
-    return objective.loss(params, batch, tiny.noise(rows=3)).loss_sum
+    noise = Noise.of(objective.model.config, jax.random.key(0), jnp.arange(3, dtype=jnp.int32))  # as in train/step.py
+    return objective.loss(params, batch, noise).loss_sum
 
 
 def shapes_of(objective: Objective) -> dict:
