@@ -11,6 +11,7 @@ from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy import NullPool
 
 from base.errors import UserError
 from tests.train.test_sweep_study import NoStop
@@ -59,7 +60,8 @@ def grid(tmp_path: Path) -> Study:
     grid.train_next(train, say_end)
     grid.train_next(train, say_end)
     # As a worker has it that trains; the next is given back.
-    running = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/sweep/study.db").ask()
+    storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/sweep/study.db", {"poolclass": NullPool})
+    running = optuna.load_study(study_name="s", storage=storage).ask()
     Watch(HeldPoint("h=4", 3, {}, 1, -1, running), tmp_path / "h=4", NoStop(), 0.0).report()
     grid.train_next(train, say_end)
     return grid

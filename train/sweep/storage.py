@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.storages import BaseStorage, GrpcStorageProxy, RDBStorage
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, NullPool, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from base.errors import UserError
@@ -44,7 +45,10 @@ def connect(url: str | None, workdir: Path, silence: int) -> BaseStorage:
         except ConnectionError as error:
             raise UserError(f"--storage={url}: no Optuna proxy answers there") from error
         return proxy
-    engine = {"connect_args": {"timeout": 60}} if kind == "sqlite" else {"pool_pre_ping": True}
+    engine: dict[str, Any] = {"pool_pre_ping": True}
+    if kind == "sqlite":
+        # Each connection is closed after its use: one that a pool kept would never be.
+        engine = {"poolclass": NullPool, "connect_args": {"timeout": 60}}
     address = place.render_as_string(hide_password=False)
 
     def opened() -> RDBStorage:
