@@ -63,7 +63,7 @@ class LinearAttention(Heads):
         return BeamState((sums_bmhke,))
 
 
-def _sums(k_bhtk: Float[Array, "b h t k"], v_bhte: Float[Array, "b h t e"], mask: Mask) -> Float[Array, "b h k e"]:
+def _sums(k_bhtk: Float[Array, "b h t k"], v_bhte: Float[Array, "b h t e"], mask: Mask) -> Float[Array, "b h k e+1"]:
     """Returns the sums over the tokens of each row, padding left out."""
     real_b1t1 = (mask.keys_bs != 0)[:, None, :, None].astype(k_bhtk.dtype)
     return jnp.einsum("bhtk,bhte->bhke", k_bhtk * real_b1t1, _with_one(v_bhte), preferred_element_type=jnp.float32)
