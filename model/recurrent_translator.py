@@ -314,6 +314,8 @@ def attend(
     scores: Callable[[Array, Array], Array],
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m s"]]:
     """Returns what `model.attention` does, of a single head."""
+    # In a search all beams see the same source: [b,1,s] -> [b,m,s].
+    visible_bms = jnp.broadcast_to(visible_bms, (*q_bmd.shape[:2], k_bsd.shape[1]))
     # A head axis of size 1: [b,m,d] -> [b,1,m,d].
     context_bhmd, weights_bhms = attention(q_bmd[:, None], k_bsd[:, None], v_bsd[:, None], visible_bms, scores)
     return context_bhmd[:, 0], weights_bhms[:, 0]
