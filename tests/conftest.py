@@ -55,12 +55,14 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def list_if_it_needs_an_extra(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Writes what was skipped for want of an extra into the file $NEEDS_EXTRAS: CI runs it once that is installed."""
+    """Writes what was skipped for want of an extra into the file $NEEDS_EXTRAS: CI runs it once that is installed.
+
+    Workers write, too, since they tell of one only among several files that are skipped for the same reason.
+    """
     listed = os.environ.get("NEEDS_EXTRAS")
-    is_for_an_extra = report.skipped and "Skipped: extra " in report.longreprtext
-    if listed and is_for_an_extra and "PYTEST_XDIST_WORKER" not in os.environ:
+    if listed and report.skipped and "Skipped: extra " in report.longreprtext:
         with Path(listed).open("a", encoding="utf-8") as file:
-            print(report.nodeid, file=file)
+            file.write(f"{report.nodeid}\n")
 
 
 @pytest.fixture(scope="module", autouse=True)
