@@ -167,7 +167,8 @@ def batch_of(task: str) -> Any:
     if task == "language_model":
         batch = TextBatch(batch.target, batch.labels_bt)
     if task == "classification":
-        batch.source.ids_bt[:2, 0] = EOS
+        ends_b = (batch.source.segments_bt != 0).sum(axis=1) - 1  # a class is predicted at a text's last token
+        batch.source.ids_bt[np.arange(2), ends_b[:2]] = EOS
         batch = batch._replace(labels_bt=batch.labels_bt % 2)
     return jax.tree.map(jnp.asarray, batch)
 
