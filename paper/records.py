@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from base.checked_json import Schema, check, read_json, read_json_lines
 from base.errors import UserError
-from base.files import write_text
+from base.files import read_bytes, write_text
 from configs.common import default
 from infer.scores.bleu import TABLED
 from paper.provenance import caveats
@@ -341,6 +341,8 @@ def save(path: Path, record: dict[str, Any]) -> None:
     Raises:
       UserError: the file is damaged, or cannot be written.
     """
+    if path.exists() and not read_bytes(path).endswith(b"\n"):
+        raise UserError(f"{path}: its last line has no end, and its record would be lost; end it with a line feed")
     others = [other for other in read_json_lines(path, {"name": str}) if other["name"] != record["name"]]
     records = sorted([*others, record], key=lambda saved: saved["name"])
     lines = [json.dumps(saved, ensure_ascii=False, separators=(",", ":")) for saved in records]

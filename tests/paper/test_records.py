@@ -573,3 +573,11 @@ def test_a_link_to_a_run_is_found(tmp_path: Path) -> None:
     (tmp_path / "runs" / "one").symlink_to(tmp_path / "disk" / "moved")
     (tmp_path / "runs" / "disk").symlink_to(tmp_path / "disk")
     assert [run.path for run in find_records(tmp_path / "runs").runs] == [tmp_path / "runs" / "one"]
+
+
+def test_a_record_on_a_line_without_an_end_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"name":"a"}\n{"name":"b"}')
+    with pytest.raises(UserError, match=r"runs\.jsonl: its last line has no end"):
+        save(path, {"name": "c"})
+    assert path.read_text() == '{"name":"a"}\n{"name":"b"}'
