@@ -15,7 +15,7 @@ help:  ## print this list
 install: $(STAMP)  ## install the pinned dependencies and this project into .venv
 	@:
 
-$(STAMP): requirements.lock pyproject.toml setup.py
+$(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	  "error: '$(PYTHON)' is not Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2; }
 	@test -x $(BIN)/python || { echo "creating .venv with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv .venv; }
@@ -30,7 +30,7 @@ quickstart: install  ## train on the built-in corpus, score the test split, tran
 	@echo "[2/4] scoring the held-out test split" >&2
 	@$(BIN)/python -m infer --workdir=$(RUN) --split=test
 	@echo "[3/4] translating its first five sentences" >&2
-	@$(BIN)/python -c 'from data.grammar.sentences import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
+	@$(BIN)/python -c 'from vaswani.data.grammar.sentences import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
 	@$(BIN)/python -m infer.translate --workdir=$(RUN) < $(RUN)/sample.en > $(RUN)/sample.de
 	@paste -d '\n' $(RUN)/sample.en $(RUN)/sample.de | sed 'n; s/^/    /'
 	@echo "[4/4] drawing what each head attends to in the first one" >&2

@@ -44,10 +44,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
-from configs.base import wmt14
-from configs.common import default
-from configs.small import choose, small
+from vaswani.configs.base import wmt14
+from vaswani.configs.common import default
+from vaswani.configs.small import choose, small
+from vaswani.keys import changed
 
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},

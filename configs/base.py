@@ -14,8 +14,8 @@ scaled-down model on the built-in corpus, see configs/small.py; that of en-fr tr
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from configs.small import choose, small
+from vaswani.configs.common import default
+from vaswani.configs.small import choose, small
 
 PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the built-in corpus in the scaled-down model
 

@@ -28,9 +28,9 @@ run, its beginning included, since there is one every 120 of 2,400 updates.
 
 from ml_collections import ConfigDict
 
-from configs.base import PAIRS, wmt14
-from configs.common import default
-from configs.small import choose, small
+from vaswani.configs.base import PAIRS, wmt14
+from vaswani.configs.common import default
+from vaswani.configs.small import choose, small
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:

@@ -15,8 +15,8 @@ one more character of context than ours. The recipe is our own: ALiBi, a peak ra
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from data.corpora import corpus_folder
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
 
 
 def get_config(file: str = "") -> ConfigDict:

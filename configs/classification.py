@@ -30,7 +30,7 @@ Cost:  about a minute of training on one busy CPU core, after the masked languag
 
 from ml_collections import ConfigDict
 
-from configs.masked_lm import get_config as masked_lm
+from vaswani.configs.masked_lm import get_config as masked_lm
 
 CLASSES = {
     "tense": "present,past,modal",

@@ -29,7 +29,7 @@ Cost:  11 to 15 minutes of pre-training and 3 to 5 of translation, on one core o
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 
 def get_config(task: str = "denoising") -> ConfigDict:

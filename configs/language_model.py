@@ -6,7 +6,7 @@ python -m infer.generate --workdir=runs/language_model --prompt="The dog" --samp
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 
 def get_config() -> ConfigDict:

@@ -10,7 +10,7 @@ Cost:  7 to 9 minutes on one busy CPU core.
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 
 def get_config() -> ConfigDict:

@@ -39,8 +39,8 @@ with 1.8 and 37.13 with 2.2. `python -m infer.score --baseline=F` gives p and th
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from data.corpora import corpus_folder
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
 
 
 def get_config(folder: str = "") -> ConfigDict:

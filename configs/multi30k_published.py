@@ -40,8 +40,8 @@ biases that are not 0; its outputs may be longer than the source by more than 50
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from data.corpora import corpus_folder
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
 
 
 def get_config(folder: str = "") -> ConfigDict:

@@ -20,8 +20,8 @@ No command downloads them (data/corpora.py); by default it is ~/.cache/vaswani/c
 
 from ml_collections import ConfigDict
 
-from configs.multi30k import get_config as multi30k
-from data.corpora import corpus_folder
+from vaswani.configs.multi30k import get_config as multi30k
+from vaswani.data.corpora import corpus_folder
 
 
 def get_config(folder: str = "") -> ConfigDict:

@@ -19,8 +19,8 @@ FOLDER is that of `configs/news.py`.
 
 from ml_collections import ConfigDict
 
-from configs.news import get_config as news
-from configs.tatoeba import get_config as tatoeba
+from vaswani.configs.news import get_config as news
+from vaswani.configs.tatoeba import get_config as tatoeba
 
 
 def get_config(folder: str = "") -> ConfigDict:

@@ -29,8 +29,8 @@ number of updates, here the base model's, or the treatment of outputs that are n
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from data.corpora import corpus_folder
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
 
 VOCABULARY = {"wsj": 16_000, "semi": 32_000}
 

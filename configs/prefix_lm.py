@@ -19,7 +19,7 @@ Cost:  4 to 25 minutes of training on one core of a shared machine.
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 
 def get_config(prefix: str = "full") -> ConfigDict:

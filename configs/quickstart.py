@@ -9,7 +9,7 @@ Cost:  about two minutes of training on 2 CPU cores.
 
 from ml_collections import ConfigDict
 
-from configs.common import default
+from vaswani.configs.common import default
 
 
 def get_config() -> ConfigDict:

@@ -12,7 +12,7 @@ Cost:  three to five minutes on one core of a shared machine.
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 WIDTHS = {"fixed": 218, "additive": 192, "dot": 218}  # d_model, which two networks share where there is attention
 

@@ -14,8 +14,8 @@ FOLDER holds split.en-de.{train,valid,test}.{en,de}.gz, which no command downloa
 
 from ml_collections import ConfigDict
 
-from configs.common import default
-from data.corpora import corpus_folder
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
 
 
 def get_config(folder: str = "") -> ConfigDict:

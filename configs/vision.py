@@ -14,7 +14,7 @@ Cost:  two minutes of one CPU core each.
 
 from ml_collections import ConfigDict
 
-from configs.common import default
+from vaswani.configs.common import default
 
 SIZES = {"digits": (8, 8, 2, 2), "mnist1d": (1, 40, 1, 4)}
 

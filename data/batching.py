@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from base.ids import BOS, PAD
-from base.tokens import Tokens
-from data.plans import PlannedBatch
+from vaswani.data.plans import PlannedBatch
+from vaswani.ids import BOS, PAD
+from vaswani.tokens import Tokens
 
 Record = tuple[np.ndarray, ...]  # source ids and target ids, EOS at the end of both; or the ids of a text
 

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from base.errors import UserError
-from base.files import expanded, sha256, write_json
-from base.ids import EOS, UNK
-from base.numbers import counted
-from base.progress import Progress
-from data.corpus import Corpus
-from data.imported import encode_records
-from data.prepared import FORMAT, IDS, LENGTHS, MANIFEST, Prepared, id_type
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
+from vaswani.data.corpus import Corpus
+from vaswani.data.imported import encode_records
+from vaswani.data.prepared import FORMAT, IDS, LENGTHS, MANIFEST, Prepared, id_type
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.files import expanded, sha256, write_json
+from vaswani.ids import EOS, UNK
+from vaswani.numbers import counted
+from vaswani.progress import Progress
 
 _CHUNK = 8_192  # pairs encoded at a time
 _ABANDONED = 24 * 3600.0  # seconds without a write after which a preparation is assumed killed

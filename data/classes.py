@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from base.errors import UserError
-from base.ids import PAD
-from data.batching import Record
-from data.prepared import Prepared
-from data.tokenizer import Tokenizer
+from vaswani.data.batching import Record
+from vaswani.data.prepared import Prepared
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import PAD
 
 
 def classes_of(names: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from base.files import user_cache
+from vaswani.files import user_cache
 
 FOLDER = "VASWANI_CORPORA"  # the environment variable that names the folder of all corpora
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from base.errors import UserError
-from base.files import expanded
+from vaswani.errors import UserError
+from vaswani.files import expanded
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Int
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import EOS, PAD, UNK
-from data.batching import Record
-from data.prepared import Prepared
-from data.tokenizer import STAND_IN, Tokenizer
+from vaswani.data.batching import Record
+from vaswani.data.prepared import Prepared
+from vaswani.data.tokenizer import STAND_IN, Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS, PAD, UNK
 
 MASK = UNK  # which no text has, since what a vocabulary lacks is spelled in bytes; `corruption` refuses others
 _STREAM = 1  # tells these random numbers from those that plan an epoch

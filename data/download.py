@@ -20,11 +20,11 @@ that our results were trained on.
 
 import sys
 
-from base import command
-from base.errors import UserError
-from base.files import expanded
-from data.corpora import CORPORA, ELSEWHERE, corpus_folder
-from data.fetch import fetch
+from vaswani import command
+from vaswani.data.corpora import CORPORA, ELSEWHERE, corpus_folder
+from vaswani.data.fetch import fetch
+from vaswani.errors import UserError
+from vaswani.files import expanded
 
 
 def main(argv: list[str]) -> None:

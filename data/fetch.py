@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from base.errors import UserError
-from base.progress import Progress
-from data.corpora import File
-from data.lines import file_digest
+from vaswani.data.corpora import File
+from vaswani.data.lines import file_digest
+from vaswani.errors import UserError
+from vaswani.progress import Progress
 
 _TIMEOUT = 30.0  # seconds without a byte
 _BLOCK = 1 << 16  # bytes

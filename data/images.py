@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
-from base.errors import UserError
-from base.extras import pip_install
-from base.files import expanded, open_regular
-from base.numbers import counted
-from data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
-from data.plans import PlannedBatch, row_by_row
+from vaswani.data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
+from vaswani.data.plans import PlannedBatch, row_by_row
+from vaswani.errors import UserError
+from vaswani.extras import pip_install
+from vaswani.files import expanded, open_regular
+from vaswani.numbers import counted
 
 SPLITS = ("train", "valid", "test")
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, SupportsIndex
 
 import sentencepiece
 
-from base.checked_json import check
-from base.errors import UserError
-from base.extras import pip_install
-from base.files import read_bytes
-from base.ids import BOS, EOS, PAD, UNK
-from data.symbols import SPECIALS, Listed, Symbols
-from data.tokenizer import Tokenizer, encodable, normalisation_of
+from vaswani.checked_json import check
+from vaswani.data.symbols import SPECIALS, Listed, Symbols
+from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
+from vaswani.errors import UserError
+from vaswani.extras import pip_install
+from vaswani.files import read_bytes
+from vaswani.ids import BOS, EOS, PAD, UNK
 
 _END = "</w>"
 _T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from base.ids import PAD
+from vaswani.ids import PAD
 
 
 class LengthBatch(NamedTuple):

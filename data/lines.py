@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from base.errors import UserError
-from base.files import expanded, open_regular, sha256
-from data.corpora import advice
+from vaswani.data.corpora import advice
+from vaswani.errors import UserError
+from vaswani.files import expanded, open_regular, sha256
 
 _BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.files import folder, output_folder, read_bytes, sha256, write_text
-from base.progress import Progress
-from data.cache import key_of, named, prepare
-from data.corpus import Corpus
-from data.imported import open_tokenizer
-from data.prepared import FORMAT, Prepared
-from data.sources import open_corpus
-from data.symbols import Symbols
-from data.tokenizer import Tokenizer
+from vaswani.data.cache import key_of, named, prepare
+from vaswani.data.corpus import Corpus
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.prepared import FORMAT, Prepared
+from vaswani.data.sources import open_corpus
+from vaswani.data.symbols import Symbols
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.files import folder, output_folder, read_bytes, sha256, write_text
+from vaswani.progress import Progress
 
 
 def prepare_all(

@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Int32
 from ml_collections import ConfigDict
 
-from base.checked_json import WIDEST
-from base.errors import UserError, shown
-from data.batching import Batch, Record, TextBatch, make_batch, make_text_batch
-from data.length_batches import length_batches
-from data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
-from data.prepared import Prepared
+from vaswani.checked_json import WIDEST
+from vaswani.data.batching import Batch, Record, TextBatch, make_batch, make_text_batch
+from vaswani.data.length_batches import length_batches
+from vaswani.data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
+from vaswani.data.prepared import Prepared
+from vaswani.errors import UserError, shown
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 _OPEN_ROWS = 16  # rows that a stream of `pack_plan` fills at a time; more save little padding and take longer
 _PAIRS_PER_STREAM = 2_000  # a stream leaves its last rows part-empty, so a small corpus is packed by few streams

@@ -11,11 +11,11 @@ import json
 from absl import flags
 from ml_collections import config_flags
 
-from base import command
-from base.errors import UserError
-from configs.common import default
-from data.of_config import prepare_all
-from data.tfds import download
+from vaswani import command
+from vaswani.configs.common import default
+from vaswani.data.of_config import prepare_all
+from vaswani.data.tfds import download
+from vaswani.errors import UserError
 
 
 def main(argv: list[str]) -> None:

@@ -5,7 +5,7 @@ Of several clauses the first main clause is meant.
 
 from collections.abc import Callable, Iterator
 
-from data.trees.tree import Tree
+from vaswani.data.trees.tree import Tree
 
 _FINITE = {"VBZ": "present", "VBP": "present", "VBD": "past", "MD": "modal"}
 _NOUNS = ("NN", "NNS", "NNP", "PRP", "EX")

@@ -28,16 +28,16 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from base.errors import UserError
-from base.numbers import counted, whole
-from data import scan
-from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
-from data.lines import count_lines, file_digest, read_lines
-from data.properties import PROPERTIES
-from data.tfds import open_tfds
-from data.trees.linearise import SYMBOL, linearise
-from data.trees.tree import Tree
-from data.trees.treebank import cleaned, read_trees
+from vaswani.data import scan
+from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
+from vaswani.data.lines import count_lines, file_digest, read_lines
+from vaswani.data.properties import PROPERTIES
+from vaswani.data.tfds import open_tfds
+from vaswani.data.trees.linearise import SYMBOL, linearise
+from vaswani.data.trees.tree import Tree
+from vaswani.data.trees.treebank import cleaned, read_trees
+from vaswani.errors import UserError
+from vaswani.numbers import counted, whole
 
 _SIZES = {  # sentences of the grammar's splits
     "train": 100_000,
@@ -136,7 +136,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
 
 
 def _grammar(spec: str, rest: str) -> Corpus:
-    from data.grammar import sentences as grammar
+    from vaswani.data.grammar import sentences as grammar
 
     match = re.fullmatch(r"((?:rich:)?\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
@@ -207,7 +207,7 @@ def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) 
 
 
 def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
-    from data.grammar import sentences as grammar
+    from vaswani.data.grammar import sentences as grammar
 
     for index in range(count):
         yield cleaned(grammar.pair(split, index).tree)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, SupportsIndex
 
-from base.errors import UserError
-from base.ids import UNK
-from data.tokenizer import Tokenizer, until_end
+from vaswani.data.tokenizer import Tokenizer, until_end
+from vaswani.errors import UserError
+from vaswani.ids import UNK
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # the first ids of every vocabulary here
 _SEPARATORS = {"words": " ", "characters": ""}

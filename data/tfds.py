@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from base.errors import UserError
-from base.extras import pip_install
-from data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
-from data.lines import file_digest
+from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
+from vaswani.data.lines import file_digest
+from vaswani.errors import UserError
+from vaswani.extras import pip_install
 
 
 def open_tfds(spec: str, rest: str) -> Corpus:

@@ -23,10 +23,10 @@ from typing import SupportsIndex
 
 import sentencepiece
 
-from base.errors import UserError
-from base.files import write_bytes
-from base.ids import BOS, EOS, PAD, UNK
-from base.processors import cpus
+from vaswani.errors import UserError
+from vaswani.files import write_bytes
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.processors import cpus
 
 NORMALISATIONS = ("nfkc", "plain_nfkc", "none")
 # Sentencepiece's name of a normalisation without and with lower-casing, which is part of NFKC there. "nfkc" is what it

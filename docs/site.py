@@ -53,12 +53,13 @@ def api() -> str:
     parts = [
         "# API",
         "## A trained run",
-        "::: infer",
-        "::: infer.api",
+        "::: vaswani",
+        "::: vaswani.infer",
+        "::: vaswani.infer.api",
         "## The model",
-        *(f"::: {name}" for name in _modules("model")),
+        *(f"::: vaswani.{name}" for name in _modules("model")),
         "## Search",
-        *(f"::: {name}" for name in _modules("search")),
+        *(f"::: vaswani.{name}" for name in _modules("search")),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -2,7 +2,7 @@
 
 Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
 
-    from infer import load_run
+    from vaswani import load_run
 
     model = load_run("runs/quickstart")
     lines = ["The dog sleeps.", "We read a new book."]
@@ -20,10 +20,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from base.interrupt import while_starting
+from vaswani.interrupt import while_starting
 
 if TYPE_CHECKING:
-    from infer.api import LoadedRun
+    from vaswani.infer.api import LoadedRun
 
 while_starting()
 
@@ -47,6 +47,6 @@ def load_run(
         checkpoint is damaged; the run's config or tokenizer was changed after its training, unless `accept_changes`;
         or an argument is of a wrong type, or `batch_tokens` below 1.
     """
-    from infer.api import load  # here, since it imports jax, which commands without a model do not need
+    from vaswani.infer.api import load  # here, since it imports jax, which commands without a model do not need
 
     return load(workdir, checkpoint, batch_tokens, accept_changes)

@@ -27,16 +27,16 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import folder, folders
-from data.corpus import target_language
-from data.imported import Unigram
-from data.sources import open_corpus
-from infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
-from infer.translate.options import FULL_BATCH
-from run.config import read_config
-from run.connect import connect
-from tasks import TRANSLATION
+from vaswani.data.corpus import target_language
+from vaswani.data.imported import Unigram
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import folder, folders
+from vaswani.infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
+from vaswani.infer.translate.options import FULL_BATCH
+from vaswani.run.config import read_config
+from vaswani.run.connect import connect
+from vaswani.tasks import TRANSLATION
 
 
 def check(options: Any) -> None:
@@ -93,9 +93,9 @@ def check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None
 
 def evaluate_other(options: Any, task: str, evaluated: str) -> None:
     """Evaluates a run on a split or a corpus that it does not translate."""
-    from infer.evaluate import predictions, texts
-    from infer.evaluate.record import report
-    from infer.runs import open_run
+    from vaswani.infer.evaluate import predictions, texts
+    from vaswani.infer.evaluate.record import report
+    from vaswani.infer.runs import open_run
 
     corpus = options.split or options.corpus
     model_run = open_run(options.workdir, options.checkpoint, task=task)
@@ -110,10 +110,10 @@ def evaluate_other(options: Any, task: str, evaluated: str) -> None:
 
 def evaluate_translations(options: Any) -> None:
     """Translates a split, a corpus or a file, and scores the translations."""
-    from infer.evaluate import translations
-    from infer.evaluate.record import report
-    from infer.evaluate.sentences import open_files, open_sentences, open_split
-    from infer.runs import check_finite, open_runs
+    from vaswani.infer.evaluate import translations
+    from vaswani.infer.evaluate.record import report
+    from vaswani.infer.evaluate.sentences import open_files, open_sentences, open_split
+    from vaswani.infer.runs import check_finite, open_runs
 
     sentences = None
     # What does not depend on the model comes before it, so that a wrong file fails at once.

@@ -15,16 +15,16 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from infer.options import define_run_flags, start
-from infer.scores.pairs import read_pair
+from vaswani.errors import UserError
+from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.scores.pairs import read_pair
 
 
 def main(options: Any) -> None:
     """Prints the links of each pair of two files."""
-    from infer.attention.alignment import align
-    from infer.runs import open_run
-    from infer.scores.forced import check_lengths
+    from vaswani.infer.attention.alignment import align
+    from vaswani.infer.runs import open_run
+    from vaswani.infer.scores.forced import check_lengths
 
     sources, targets = read_pair(options.source, options.target)
     model_run = open_run(options.workdir, options.checkpoint)

@@ -6,20 +6,20 @@ from typing import Any, overload
 
 import jax
 
-from base.errors import UserError, shown
-from base.notes import as_library
-from base.numbers import counted
-from data.corpus import target_language
-from infer.attention.maps import AttentionMap, attention_maps
-from infer.evaluate.translations import score
-from infer.inside.lens import Lens, logit_lens
-from infer.inside.trace import Patch, Trace, trace
-from infer.runs import Run, open_run
-from infer.scores.forced import check_lengths
-from infer.translate.options import FULL_BATCH, Decoding, check, chosen
-from infer.translate.translator import Hypothesis, Translation, Translator, translate_one
-from run.averaging import named_steps
-from run.parameters import count_parameters
+from vaswani.data.corpus import target_language
+from vaswani.errors import UserError, shown
+from vaswani.infer.attention.maps import AttentionMap, attention_maps
+from vaswani.infer.evaluate.translations import score
+from vaswani.infer.inside.lens import Lens, logit_lens
+from vaswani.infer.inside.trace import Patch, Trace, trace
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.forced import check_lengths
+from vaswani.infer.translate.options import FULL_BATCH, Decoding, check, chosen
+from vaswani.infer.translate.translator import Hypothesis, Translation, Translator, translate_one
+from vaswani.notes import as_library
+from vaswani.numbers import counted
+from vaswani.run.averaging import named_steps
+from vaswani.run.parameters import count_parameters
 
 # What messages of commands name, and what `load_run` calls it.
 _IN_PYTHON = {"--workdir=": "workdir=", "--accept_changes": "accept_changes=True", "this command": "load_run"}

@@ -17,10 +17,10 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import output_file
-from infer.attention.kinds import KINDS, TITLES
-from infer.options import define_run_flags, start
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.options import define_run_flags, start
 
 
 def check(options: Any) -> None:
@@ -41,12 +41,12 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Draws the attention of a pair of sentences or of a text."""
-    from infer.attention import files
-    from infer.attention.choices import run_choices
-    from infer.attention.drawing import draw_png, write_html
-    from infer.attention.maps import ONE_TEXT, TASKS, require_weights, run_maps
-    from infer.runs import open_run
-    from infer.translate.translator import translate_one
+    from vaswani.infer.attention import files
+    from vaswani.infer.attention.choices import run_choices
+    from vaswani.infer.attention.drawing import draw_png, write_html
+    from vaswani.infer.attention.maps import ONE_TEXT, TASKS, require_weights, run_maps
+    from vaswani.infer.runs import open_run
+    from vaswani.infer.translate.translator import translate_one
 
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, TASKS)

@@ -11,11 +11,11 @@ import json
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.numbers import counted
-from infer.scores.brackets import COLLINS, read_parameters, report, rows, score_lines, summaries
-from infer.scores.pairs import read_pair
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.infer.scores.brackets import COLLINS, read_parameters, report, rows, score_lines, summaries
+from vaswani.infer.scores.pairs import read_pair
+from vaswani.numbers import counted
 
 
 def main(argv: list[str]) -> None:

@@ -8,14 +8,14 @@ Line i of the output is the class of line i of the input, a tab, and the probabi
 import sys
 from typing import Any
 
-from infer.options import define_run_flags, start
+from vaswani.infer.options import define_run_flags, start
 
 
 def main(options: Any) -> None:
     """Classifies each line of standard input."""
-    from infer.runs import open_run
-    from infer.texts.classes import classify_stream
-    from infer.translate.stream import lines_of, write
+    from vaswani.infer.runs import open_run
+    from vaswani.infer.texts.classes import classify_stream
+    from vaswani.infer.translate.stream import lines_of, write
 
     model_run = open_run(options.workdir, options.checkpoint, task="classification")
     write(classify_stream(model_run, lines_of(sys.stdin.buffer)))

@@ -10,17 +10,17 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import folder
-from base.keys import flat
-from infer.options import start
-from run.config import read_config
+from vaswani.errors import UserError
+from vaswani.files import folder
+from vaswani.infer.options import start
+from vaswani.keys import flat
+from vaswani.run.config import read_config
 
 
 def summary(workdir: Path) -> dict[str, Any]:
     """Returns facts about a run as JSON values; step, params and params_sha256 are of the newest intact checkpoint."""
-    from run.averaging import check_began, list_checkpoints, load_choice
-    from run.parameters import count_parameters, params_sha256
+    from vaswani.run.averaging import check_began, list_checkpoints, load_choice
+    from vaswani.run.parameters import count_parameters, params_sha256
 
     config = read_config(workdir)
     check_began(workdir)

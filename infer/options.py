@@ -9,17 +9,17 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from base import command
-from base.errors import UserError
-from base.files import folder, folders, output_file
-from infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
-from run import changes, connect
-from run.config import SPLITS
-from run.signals import Signals, leave
+from vaswani import command
+from vaswani.errors import UserError
+from vaswani.files import folder, folders, output_file
+from vaswani.infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
+from vaswani.run import changes, connect
+from vaswani.run.config import SPLITS
+from vaswani.run.signals import Signals, leave
 
 
 def start(main: Callable[[Any], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
-    """Runs `main` with the flags as `base.command.run` does; Ctrl-C and SIGTERM end it even while jax compiles."""
+    """Runs `main` with the flags as `vaswani.command.run` does; Ctrl-C and SIGTERM end it even while jax compiles."""
 
     def interruptible(argv: list[str]) -> int | None:
         signals = Signals(saves=False)

@@ -13,11 +13,11 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from infer.options import check_output, decoding, define_evaluation_flags, start
-from infer.scores.brackets import COLLINS, read_parameters
-from run.connect import connect
-from tasks import TRANSLATION
+from vaswani.errors import UserError
+from vaswani.infer.options import check_output, decoding, define_evaluation_flags, start
+from vaswani.infer.scores.brackets import COLLINS, read_parameters
+from vaswani.run.connect import connect
+from vaswani.tasks import TRANSLATION
 
 
 def check(options: Any) -> None:
@@ -29,9 +29,9 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Connects to the other processes, parses the sentences, scores the trees, and saves the record."""
-    from infer.evaluate import trees
-    from infer.evaluate.record import report, short_hash
-    from infer.runs import open_run
+    from vaswani.infer.evaluate import trees
+    from vaswani.infer.evaluate.record import report, short_hash
+    from vaswani.infer.runs import open_run
 
     connect(options)
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS

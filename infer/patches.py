@@ -10,10 +10,10 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import output_file
-from infer.options import define_run_flags, start
-from run.config import SPLITS
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.infer.options import define_run_flags, start
+from vaswani.run.config import SPLITS
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -27,9 +27,9 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Draws what a classifier attends to in one image."""
-    from infer.attention.patches import draw
-    from infer.runs import corpus_named, open_run
-    from tasks.vision import open_images
+    from vaswani.infer.attention.patches import draw
+    from vaswani.infer.runs import corpus_named, open_run
+    from vaswani.tasks.vision import open_images
 
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, task="vision")

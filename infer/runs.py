@@ -15,20 +15,20 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.files import folder, folders
-from base.notes import is_library
-from data.imported import open_tokenizer
-from data.tokenizer import Tokenizer
-from model.config import ModelConfig
-from model.mixers.kernels import PLATFORMS, compiled_for
-from run.averaging import check_began, load_choice, named_steps
-from run.changes import check_unchanged
-from run.config import SPLITS, read_config
-from run.distributed import check_same_params
-from run.parameters import count_parameters, named_shapes
-from tasks import TRANSLATION, task_of
-from tasks.task import Task
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.files import folder, folders
+from vaswani.model.config import ModelConfig
+from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
+from vaswani.notes import is_library
+from vaswani.run.averaging import check_began, load_choice, named_steps
+from vaswani.run.changes import check_unchanged
+from vaswani.run.config import SPLITS, read_config
+from vaswani.run.distributed import check_same_params
+from vaswani.run.parameters import count_parameters, named_shapes
+from vaswani.tasks import TRANSLATION, task_of
+from vaswani.tasks.task import Task
 
 
 class Run(NamedTuple):

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from absl import flags
 
-from base.command import run
-from data.lines import read_lines
-from infer.scores import bleu, significance
-from infer.scores.pairs import check_equal, language_of, read_pair
+from vaswani.command import run
+from vaswani.data.lines import read_lines
+from vaswani.infer.scores import bleu, significance
+from vaswani.infer.scores.pairs import check_equal, language_of, read_pair
 
 
 def main(argv: list[str]) -> None:

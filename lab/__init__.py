@@ -1,5 +1,5 @@
 """Our own experiments: studies, probes and benchmarks. Nothing outside this folder imports it."""
 
-from base.interrupt import while_starting
+from vaswani.interrupt import while_starting
 
 while_starting()

@@ -13,10 +13,10 @@ each row. --plot draws a study's figure; --html writes one page with tables, lea
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
 from lab.studies.index import STUDIES
-from run import changes
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.run import changes
 
 lines = [f"  {name:15}{question}\n" for name, question in STUDIES.items()]
 __doc__ = f"{__doc__}\n{''.join(lines)}"

@@ -3,15 +3,15 @@
 from functools import partial
 from typing import Any
 
-from base.errors import UserError
-from base.files import output_file
-from base.table import Table
 from lab import cards
 from lab.studies.index import STUDIES, studies
-from paper.command import print_tables, read
-from paper.launch import table_of
-from paper.records import Records
-from paper.report.page import write
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.paper.command import print_tables, read
+from vaswani.paper.launch import table_of
+from vaswani.paper.records import Records
+from vaswani.paper.report.page import write
+from vaswani.table import Table
 
 
 def show(what: str, options: Any) -> None:
@@ -26,7 +26,7 @@ def show(what: str, options: Any) -> None:
     if plot:
         studies()[what].plot(records, plot)
     if page:
-        from paper.report.report import report  # only now: it loads matplotlib
+        from vaswani.paper.report.report import report  # only now: it loads matplotlib
 
         plots = {name: partial(study.plot, records) for name, study in studies().items()}
         rows = {f"Study: {name}": study.rows(records) for name, study in studies().items()}

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from base.command import run
-from base.files import folder
-from base.progress import Progress
-from data.grammar.rules import RULES
-from data.grammar.sentences import pair, written
-from data.grammar.syntax import Draft
-from data.imported import open_tokenizer
+from vaswani.command import run
+from vaswani.data.grammar.rules import RULES
+from vaswani.data.grammar.sentences import pair, written
+from vaswani.data.grammar.syntax import Draft
+from vaswani.data.imported import open_tokenizer
+from vaswani.files import folder
+from vaswani.progress import Progress
 
 SPLIT = "test"
 

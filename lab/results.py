@@ -14,16 +14,16 @@ from pathlib import Path
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.files import write_text
-from base.markers import rewritten
-from base.table import as_markdown
 from lab import cards
 from lab.command import make
 from lab.studies.index import studies
-from paper.records import Records, find_records
-from paper.results import RECORDS, define_flags, record_runs
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.files import write_text
+from vaswani.markers import rewritten
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.results import RECORDS, define_flags, record_runs
+from vaswani.table import as_markdown
 
 FOLDER = Path("lab/studies")
 TABLES = Path("lab/docs/tables.md")

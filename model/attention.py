@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from model.masks import MASKED
+from vaswani.model.masks import MASKED
 
 
 def scaled_dot_products(q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"]) -> Float[Array, "b h t s"]:

@@ -9,18 +9,18 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from model.config import GATED, ModelConfig
-from model.masks import Mask
-from model.mixers.attention import MultiHeadAttention, add_bias
-from model.mixers.convolution import GatedConvolution
-from model.mixers.kv_cache import KeysValues
-from model.mixers.linear import LinearAttention
-from model.mixers.recurrent import Recurrent
-from model.mixers.restricted import RestrictedAttention
-from model.mixers.strided import StridedAttention
-from model.noise import Noise, dropout, fold
-from model.positions import NoPositions
-from model.rows import by_rows
+from vaswani.model.config import GATED, ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.attention import MultiHeadAttention, add_bias
+from vaswani.model.mixers.convolution import GatedConvolution
+from vaswani.model.mixers.kv_cache import KeysValues
+from vaswani.model.mixers.linear import LinearAttention
+from vaswani.model.mixers.recurrent import Recurrent
+from vaswani.model.mixers.restricted import RestrictedAttention
+from vaswani.model.mixers.strided import StridedAttention
+from vaswani.model.noise import Noise, dropout, fold
+from vaswani.model.positions import NoPositions
+from vaswani.model.rows import by_rows
 
 ACTIVATIONS: dict[str, Any] = {
     "relu": jax.nn.relu,

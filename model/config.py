@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from model.mixers import MIXERS
-from model.positions import KINDS, NoPositions
+from vaswani.model.mixers import MIXERS
+from vaswani.model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
 ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from base.ids import PAD
+from vaswani.ids import PAD
 
 
 def translation_limits(

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from model.config import ModelConfig
-from model.noise import Noise, dropout
-from model.rows import by_rows
+from vaswani.model.config import ModelConfig
+from vaswani.model.noise import Noise, dropout
+from vaswani.model.rows import by_rows
 
 
 class Embedding(NamedTuple):

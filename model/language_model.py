@@ -8,13 +8,13 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from base.ids import PAD
-from base.tokens import Tokens
-from model.config import ModelConfig
-from model.embed import embeddings, logits_of
-from model.mixers import MIXERS
-from model.noise import Noise, fold
-from model.stack import Stack
+from vaswani.ids import PAD
+from vaswani.model.config import ModelConfig
+from vaswani.model.embed import embeddings, logits_of
+from vaswani.model.mixers import MIXERS
+from vaswani.model.noise import Noise, fold
+from vaswani.model.stack import Stack
+from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 # One site for the embedding and one for the stack.

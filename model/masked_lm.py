@@ -5,14 +5,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from base.tokens import Tokens
-from model.block import ACTIVATIONS, layer_norm
-from model.config import ModelConfig
-from model.embed import Embedding, logits_of, position_table, table
-from model.mixers import MIXERS
-from model.mixers.attention import add_bias
-from model.noise import Noise, fold
-from model.stack import Stack
+from vaswani.model.block import ACTIVATIONS, layer_norm
+from vaswani.model.config import ModelConfig
+from vaswani.model.embed import Embedding, logits_of, position_table, table
+from vaswani.model.mixers import MIXERS
+from vaswani.model.mixers.attention import add_bias
+from vaswani.model.noise import Noise, fold
+from vaswani.model.stack import Stack
+from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 EMBED, STACK = range(2)

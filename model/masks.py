@@ -15,8 +15,8 @@ MASKED = -1e9
 class Mask(struct.PyTreeNode):
     """Queries attend to keys of their own sentence; with `causal`, to none after themselves.
 
-    Sentences are distinguished by segments (see `base.tokens`). Padding attends to padding, so in self-attention every
-    query has a key; in encoder-decoder attention, padding over a source without padding has none (see `MASKED`).
+    Sentences are distinguished by segments (see `vaswani.tokens`). Padding attends to padding, so in self-attention
+    every query has a key; in encoder-decoder attention, padding over a source without padding has none (see `MASKED`).
     A causal mask hides none of the first `prefix` keys of a row.
     Kernels take the segments and never materialise the mask. The einsum takes `dense_bts`, which `with_dense` adds.
     Cached decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from model.config import DROPOUT_BITS, ModelConfig
+from vaswani.model.config import DROPOUT_BITS, ModelConfig
 
 WORD = 2**32
 

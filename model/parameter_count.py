@@ -4,8 +4,8 @@ from functools import cache, partial
 
 import jax
 
-from model import language_model, translation
-from model.config import ModelConfig
+from vaswani.model import language_model, translation
+from vaswani.model.config import ModelConfig
 
 
 @cache

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from base.ids import BOS, PAD
-from base.tokens import Tokens
-from model.config import ModelConfig
-from model.decoding import translation_limits
-from model.embed import logits_of
-from model.language_model import EMBED, STACK, DecoderOnly, PromptCache
-from model.noise import Noise, fold
+from vaswani.ids import BOS, PAD
+from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import translation_limits
+from vaswani.model.embed import logits_of
+from vaswani.model.language_model import EMBED, STACK, DecoderOnly, PromptCache
+from vaswani.model.noise import Noise, fold
+from vaswani.tokens import Tokens
 
 
 class PrefixLM(DecoderOnly):

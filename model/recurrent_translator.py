@@ -27,14 +27,14 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from base.ids import BOS
-from base.tokens import Tokens
-from model.attention import additive_scores, attention, dot_products
-from model.config import ModelConfig
-from model.decoding import take_beams, translation_limits
-from model.embed import embeddings, logits_of
-from model.masks import NO_SEGMENT, Mask
-from model.noise import Noise, dropout, fold
+from vaswani.ids import BOS
+from vaswani.model.attention import additive_scores, attention, dot_products
+from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import take_beams, translation_limits
+from vaswani.model.embed import embeddings, logits_of
+from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.noise import Noise, dropout, fold
+from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)

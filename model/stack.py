@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from base.tokens import Tokens
-from model.block import Block, Residual, Weights, layer_norm
-from model.config import ModelConfig
-from model.masks import Mask
-from model.mixers.kv_cache import KeysValues, StoredKeysValues
-from model.noise import Noise, fold
+from vaswani.model.block import Block, Residual, Weights, layer_norm
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.kv_cache import KeysValues, StoredKeysValues
+from vaswani.model.noise import Noise, fold
+from vaswani.tokens import Tokens
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
 # parameters (projections and feed-forward network) and recomputes attention, norms and dropout.

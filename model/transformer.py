@@ -5,14 +5,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from base.ids import BOS
-from base.tokens import Tokens
-from model.config import ModelConfig
-from model.decoding import translation_limits
-from model.embed import embeddings, logits_of
-from model.mixers import MIXERS
-from model.noise import Noise, fold
-from model.stack import Memory, Stack, StackCache
+from vaswani.ids import BOS
+from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import translation_limits
+from vaswani.model.embed import embeddings, logits_of
+from vaswani.model.mixers import MIXERS
+from vaswani.model.noise import Noise, fold
+from vaswani.model.stack import Memory, Stack, StackCache
+from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 # One site for each embedding and each stack.

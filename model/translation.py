@@ -2,11 +2,11 @@
 
 from jaxtyping import PRNGKeyArray
 
-from model import prefix_lm, recurrent_translator, transformer
-from model.config import ModelConfig
-from model.prefix_lm import PrefixLM
-from model.recurrent_translator import RecurrentTranslator
-from model.transformer import Transformer
+from vaswani.model import prefix_lm, recurrent_translator, transformer
+from vaswani.model.config import ModelConfig
+from vaswani.model.prefix_lm import PrefixLM
+from vaswani.model.recurrent_translator import RecurrentTranslator
+from vaswani.model.transformer import Transformer
 
 
 def translation_model(config: ModelConfig) -> Transformer | PrefixLM | RecurrentTranslator:

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from base.tokens import Tokens
-from model.config import ModelConfig
-from model.embed import position_table
-from model.mixers.attention import add_bias
-from model.noise import Noise, dropout, fold
-from model.stack import Stack
+from vaswani.model.config import ModelConfig
+from vaswani.model.embed import position_table
+from vaswani.model.mixers.attention import add_bias
+from vaswani.model.noise import Noise, dropout, fold
+from vaswani.model.stack import Stack
+from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 EMBED, STACK = range(2)

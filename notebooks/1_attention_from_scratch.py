@@ -26,10 +26,10 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from model.config import ModelConfig
-from model.masks import Mask
-from model.mixers.attention import MultiHeadAttention
-from model.positions import NoPositions
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.attention import MultiHeadAttention
+from vaswani.model.positions import NoPositions
 
 rng = np.random.default_rng(0)
 b, t, d, h, k, e = 2, 6, 32, 4, 8, 8

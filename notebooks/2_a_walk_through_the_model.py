@@ -20,13 +20,13 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from base.tokens import Tokens
-from model.config import ModelConfig
-from model.masks import Mask
-from model.noise import Noise, dropout
-from model.parameter_count import parameter_count
-from model.positions import sinusoids
-from model.transformer import Transformer, init_params
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.noise import Noise, dropout
+from vaswani.model.parameter_count import parameter_count
+from vaswani.model.positions import sinusoids
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.tokens import Tokens
 
 rng = np.random.default_rng(0)
 

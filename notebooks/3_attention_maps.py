@@ -22,18 +22,18 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from data.grammar.sentences import pair
-from infer.attention.kinds import TITLES
-from infer.attention.maps import attention_maps
-from infer.runs import open_run
-from infer.translate.translator import translate_one
-from paper import drawing
-from paper.figures import example, unseen_pairs
-from paper.heads.ablation import ablate, ablation_text
-from paper.heads.measure import direction, load_or_measure
-from paper.heads.roles import RELATIONS
-from paper.heads.sample import sample
-from paper.heads.text import heads_text, stands_out
+from vaswani.data.grammar.sentences import pair
+from vaswani.infer.attention.kinds import TITLES
+from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.translator import translate_one
+from vaswani.paper import drawing
+from vaswani.paper.figures import example, unseen_pairs
+from vaswani.paper.heads.ablation import ablate, ablation_text
+from vaswani.paper.heads.measure import direction, load_or_measure
+from vaswani.paper.heads.roles import RELATIONS
+from vaswani.paper.heads.sample import sample
+from vaswani.paper.heads.text import heads_text, stands_out
 
 WORKDIR = Path(os.environ.get("WORKDIR", "../runs/quickstart"))
 SENTENCES = int(os.environ.get("SENTENCES", "2500"))

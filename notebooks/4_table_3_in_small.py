@@ -31,12 +31,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from base.table import Table, as_text
-from paper.published import TABLE3
-from paper.records import find_records
-from paper.rows import row_runs
-from paper.tables.table3 import small
-from paper.tables.trend import paired_differences
+from vaswani.paper.published import TABLE3
+from vaswani.paper.records import find_records
+from vaswani.paper.rows import row_runs
+from vaswani.paper.tables.table3 import small
+from vaswani.paper.tables.trend import paired_differences
+from vaswani.table import Table, as_text
 
 RESULTS = Path(os.environ.get("RESULTS", "../paper/records"))
 

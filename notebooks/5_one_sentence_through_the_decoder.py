@@ -22,10 +22,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
-from base.tokens import Tokens
-from infer.inside.trace import record
-from model.config import ModelConfig
-from model.transformer import init_params
+from vaswani.infer.inside.trace import record
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.tokens import Tokens
 
 # %% [markdown]
 # ## Figure 1, from a config

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from base.command import run
-from base.errors import UserError
-from base.files import write_text
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.files import write_text
 
 FOLDER = Path(__file__).parent
 SOURCES = sorted(FOLDER.glob("[0-9]*.py"))

@@ -1,5 +1,5 @@
 """Finished runs to tables: the paper's number beside ours."""
 
-from base.interrupt import while_starting
+from vaswani.interrupt import while_starting
 
 while_starting()

@@ -16,9 +16,9 @@ maps. The last two, and what `figures` writes into FOLDER, come from the newest 
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from run import changes
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.run import changes
 
 TABLES = ("table1", "table2", "table3", "table4")
 WHAT = (*TABLES, "figures", "all")
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{' '.join(argv[1:]) or 'no table'}: give one of {', '.join(WHAT)}; --help explains")
     if options.markdown and options.csv:
         raise UserError("--markdown and --csv: give one of them")
-    from paper.command import show  # only now: it loads jax
+    from vaswani.paper.command import show  # only now: it loads jax
 
     show(argv[1], options)
 

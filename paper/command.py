@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import folder, folders, output_file, output_folder
-from base.table import Table, as_csv, as_markdown, as_text
-from paper.launch import commands
-from paper.records import Records, find_records, newest_with_checkpoints
-from paper.report.page import write
-from paper.tables import table1, table2, table3, table4
+from vaswani.errors import UserError
+from vaswani.files import folder, folders, output_file, output_folder
+from vaswani.paper.launch import commands
+from vaswani.paper.records import Records, find_records, newest_with_checkpoints
+from vaswani.paper.report.page import write
+from vaswani.paper.tables import table1, table2, table3, table4
+from vaswani.table import Table, as_csv, as_markdown, as_text
 
 
 def show(what: str, options: Any) -> None:
@@ -24,7 +24,7 @@ def show(what: str, options: Any) -> None:
     made = make(what, records)
     print_tables(made, commands() if options.commands else None, options)
     if page:
-        from paper.report.report import report  # only now: it loads matplotlib
+        from vaswani.paper.report.report import report  # only now: it loads matplotlib
 
         write(page, report(made, records, options.runs, commands()))
 
@@ -81,7 +81,7 @@ def draw(records: Records, output: Path, place: str) -> None:
     Raises:
       UserError: no run can draw them.
     """
-    from paper.figures import figures  # only now: it loads the whole model
+    from vaswani.paper.figures import figures  # only now: it loads the whole model
 
     drawer = newest_with_checkpoints(records)
     if drawer is None:

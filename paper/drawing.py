@@ -14,7 +14,7 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from infer.attention.drawing import save
+from vaswani.infer.attention.drawing import save
 
 # A fixed salt and no date: the same run gives the same bytes. Letters are outlines, so that no reader needs the fonts.
 STYLE: Any = {"svg.hashsalt": "attention", "svg.fonttype": "path", "font.size": 8, "axes.titlesize": 8}

@@ -29,21 +29,21 @@ from absl import flags
 from jaxtyping import Bool, Float
 from ml_collections import ConfigDict
 
-from base.command import run
-from base.errors import UserError
-from base.files import output_folder
-from configs.common import default
-from data.grammar import sentences as grammar
-from infer.attention.kinds import KINDS, TITLES
-from infer.attention.maps import AttentionMap, attention_maps
-from infer.runs import Run, open_run
-from infer.translate.translator import translate_one
-from model.positions import sinusoids
-from paper import drawing
-from paper.heads.measure import BATCH, direction, load_or_measure, sentence_maps, spans_of
-from paper.heads.roles import RELATIONS, AnnotatedPair, annotate
-from run import changes
-from train.optim import learning_rate
+from vaswani.command import run
+from vaswani.configs.common import default
+from vaswani.data.grammar import sentences as grammar
+from vaswani.errors import UserError
+from vaswani.files import output_folder
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.attention.maps import AttentionMap, attention_maps
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.translate.translator import translate_one
+from vaswani.model.positions import sinusoids
+from vaswani.paper import drawing
+from vaswani.paper.heads.measure import BATCH, direction, load_or_measure, sentence_maps, spans_of
+from vaswani.paper.heads.roles import RELATIONS, AnnotatedPair, annotate
+from vaswani.run import changes
+from vaswani.train.optim import learning_rate
 
 PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "who", "its", "er", "sie", "es", "ihn", "ihm", "ihnen"}
 SEARCHED = 500  # sentences of the test split

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from base.intervals import with_interval
-from base.table import NOT_RUN, Code, Markdown, Table, as_markdown, number
-from paper.published import MULTI30K
-from paper.records import RunRecord
-from paper.rows import dagger_notes_on, marked
-from paper.tables.cost import devices
+from vaswani.intervals import with_interval
+from vaswani.paper.published import MULTI30K
+from vaswani.paper.records import RunRecord
+from vaswani.paper.rows import dagger_notes_on, marked
+from vaswani.paper.tables.cost import devices
+from vaswani.table import NOT_RUN, Code, Markdown, Table, as_markdown, number
 
 SCORES = {
     "sacrebleu": "sacreBLEU",

@@ -3,11 +3,11 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
-from base.extras import pip_install
-from base.table import Table
-from configs.ablations import WHY
-from paper.published import TABLE3
-from paper.tables import table2, table3, table4
+from vaswani.configs.ablations import WHY
+from vaswani.extras import pip_install
+from vaswani.paper.published import TABLE3
+from vaswani.paper.tables import table2, table3, table4
+from vaswani.table import Table
 
 
 def commands() -> Table:

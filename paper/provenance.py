@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 UNKNOWN = "the commit was not recorded"
 DIRTY = "the code had uncommitted changes"
 UNREACHABLE = "the commit is not in the repository"

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.checked_json import Schema, check, read_json, read_json_lines
-from base.errors import UserError
-from base.files import read_bytes, write_text
-from configs.common import default
-from infer.scores.bleu import TABLED
-from paper.provenance import caveats
-from run.config import check_keys
-from run.folder import as_json
-from run.records import read_metrics
-from train.patience import Patience
+from vaswani.checked_json import Schema, check, read_json, read_json_lines
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.files import read_bytes, write_text
+from vaswani.infer.scores.bleu import TABLED
+from vaswani.paper.provenance import caveats
+from vaswani.run.config import check_keys
+from vaswani.run.folder import as_json
+from vaswani.run.records import read_metrics
+from vaswani.train.patience import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs

@@ -28,15 +28,14 @@ from typing import Any
 
 from absl import flags
 
-from base.checked_json import check
-from base.command import run
-from base.errors import UserError
-from base.files import folder, folders, sha256, write_text
-from base.markers import rewritten
-from base.table import Markdown, Table, as_markdown, escaped
-from paper import front
-from paper.command import make
-from paper.records import (
+from vaswani.checked_json import check
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.files import folder, folders, sha256, write_text
+from vaswani.markers import rewritten
+from vaswani.paper import front
+from vaswani.paper.command import make
+from vaswani.paper.records import (
     TOLERANCE,
     Records,
     RunRecord,
@@ -47,7 +46,8 @@ from paper.records import (
     save,
     without_flags,
 )
-from paper.rows import RowRuns, ScoredRun, caveat_notes
+from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
+from vaswani.table import Markdown, Table, as_markdown, escaped
 
 RECORDS = Path("paper/records")
 README = Path("README.md")

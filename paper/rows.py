@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from base.keys import flat
-from base.table import NOT_RUN, spread
-from paper.records import SEARCH, Records, RunRecord
-from run.folder import FREE_KEYS, as_json
+from vaswani.keys import flat
+from vaswani.paper.records import SEARCH, Records, RunRecord
+from vaswani.run.folder import FREE_KEYS, as_json
+from vaswani.table import NOT_RUN, spread
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
@@ -92,7 +92,8 @@ def marked(name: str, runs: Sequence[RunRecord]) -> str:
 def load(name: str) -> ConfigDict:
     """Returns the config that `--config=NAME` would, such as "configs/ablations.py:A1:small"."""
     file, _, argument = name.partition(":")
-    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    name_of_file = file.removesuffix(".py").replace("/", ".")
+    module = importlib.import_module(f"vaswani.{name_of_file}" if file.startswith("configs/") else name_of_file)
     return module.get_config(argument) if argument else module.get_config()
 
 

@@ -8,14 +8,14 @@ is measured, and how, is described in paper/tables/table1.py.
 
 from absl import flags
 
-from base.command import run
-from base.files import output_file, write_json, writing
-from base.table import as_text
+from vaswani.command import run
+from vaswani.files import output_file, write_json, writing
+from vaswani.table import as_text
 
 
 def main(argv: list[str]) -> None:
     output = output_file("output", flags.FLAGS.output)
-    from paper.tables.table1 import make_record, table  # only now: it loads jax
+    from vaswani.paper.tables.table1 import make_record, table  # only now: it loads jax
 
     record = make_record()
     with writing(f"--output={output}"):

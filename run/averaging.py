@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from base.errors import UserError
-from base.notes import note
-from base.numbers import counted, whole
-from base.progress import Progress
-from run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
-from run.choices import CHOICES, EMA, averaged
-from run.saved import DamagedError
+from vaswani.errors import UserError
+from vaswani.notes import note
+from vaswani.numbers import counted, whole
+from vaswani.progress import Progress
+from vaswani.run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
+from vaswani.run.choices import CHOICES, EMA, averaged
+from vaswani.run.saved import DamagedError
 
 
 class Checkpoint(NamedTuple):

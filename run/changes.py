@@ -10,13 +10,13 @@ from typing import Any
 
 from absl import flags
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import sha256
-from base.keys import flat
-from base.notes import note
-from run.config import add_missing
-from run.records import read_launches
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.files import sha256
+from vaswani.keys import flat
+from vaswani.notes import note
+from vaswani.run.config import add_missing
+from vaswani.run.records import read_launches
 
 FLAG = "accept_changes"
 
@@ -76,8 +76,8 @@ def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
 
 def _config_change(workdir: Path, step: int) -> str | None:
     # Not at the top, since every command imports this file for its flag, and these load jax and NumPy.
-    from run.folder import differences
-    from run.moved import KEYS
+    from vaswani.run.folder import differences
+    from vaswani.run.moved import KEYS
 
     recorded = _saved_config(workdir, step)
     if recorded is None:
@@ -94,7 +94,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
 
 
 def _is_moved(workdir: Path, key: str, config: dict[str, Any]) -> bool:
-    from run.moved import has_same_content
+    from vaswani.run.moved import has_same_content
 
     with suppress(UserError):  # it is not on this machine
         return has_same_content(workdir, key, config)

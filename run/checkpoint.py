@@ -21,12 +21,12 @@ import orbax.checkpoint as ocp
 from ml_collections import ConfigDict
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN
 
-from base.errors import UserError
-from run import checksums, saved
-from run.distributed import is_main, main_first
-from run.lock import other_holder
-from run.quiet import quiet, reason
-from run.saved import DamagedError
+from vaswani.errors import UserError
+from vaswani.run import checksums, saved
+from vaswani.run.distributed import is_main, main_first
+from vaswani.run.lock import other_holder
+from vaswani.run.quiet import quiet, reason
+from vaswani.run.saved import DamagedError
 
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _DELETED = ".deleted"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from base.files import read_bytes, sha256, write_text
+from vaswani.files import read_bytes, sha256, write_text
 
 NAME = "SHA256SUMS"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.checked_json import is_text, read_json
-from base.errors import UserError, shown
-from base.keys import flat, suggestion
-from configs.common import default
+from vaswani.checked_json import is_text, read_json
+from vaswani.configs.common import default
+from vaswani.errors import UserError, shown
+from vaswani.keys import flat, suggestion
 
 # Keys newer than the oldest runs that can be opened, which were trained with today's defaults. A new key of
 # `configs/common.py` belongs here.

@@ -6,8 +6,8 @@ from typing import Any
 
 from absl import flags
 
-from base import compiled
-from base.errors import UserError
+from vaswani import compiled
+from vaswani.errors import UserError
 
 
 def define_flags() -> None:

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from base.errors import UserError
-from run.parameters import params_sha256
+from vaswani.errors import UserError
+from vaswani.run.parameters import params_sha256
 
 _LONGEST_WAIT = 7 * 24 * 3600 * 1000  # milliseconds: a process may have a large corpus to prepare
 _PATHS = ("data.cache", "data.test", "data.tokenizer", "data.train", "data.valid")  # keys that name files

@@ -14,17 +14,17 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.files import write_json
-from base.keys import flat
-from base.processors import cpus, described
-from model.config import ModelConfig
-from run.config import read_config
-from run.distributed import is_main
-from run.lock import NAME as LOCK
-from run.lock import lock
-from run.moved import KEYS, has_same_content
-from run.records import read_launches
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.keys import flat
+from vaswani.model.config import ModelConfig
+from vaswani.processors import cpus, described
+from vaswani.run.config import read_config
+from vaswani.run.distributed import is_main
+from vaswani.run.lock import NAME as LOCK
+from vaswani.run.lock import lock
+from vaswani.run.moved import KEYS, has_same_content
+from vaswani.run.records import read_launches
 
 # Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
 FREE_KEYS = (
@@ -42,6 +42,7 @@ FREE_KEYS = (
     "model.scan_layers",
     "optim.accumulate",
 )
+_ROOT = Path(__file__).resolve().parent.parent  # the clone, or `vaswani` where it is installed
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 
@@ -209,7 +210,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> dict[str, str]:
 def git() -> dict[str, Any] | None:
     """Returns the commit of the code and whether the code differs from it; None outside a git checkout."""
     # Without locks: `git status` may write the index, and one killed by a full disk would leave its lock there.
-    git = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent.parent)]
+    git = ["git", "--no-optional-locks", "-C", str(_ROOT)]
 
     def output(*command: str) -> str:
         # Names of files may be in no encoding.
@@ -224,7 +225,7 @@ def git() -> dict[str, Any] | None:
     except OSError:  # there is no git
         return None
     except subprocess.CalledProcessError as error:
-        if (Path(__file__).parent.parent / ".git").exists():  # a clone, such as one of another user
+        if (_ROOT / ".git").exists():  # a clone, such as one of another user
             said = (error.stderr.splitlines() or [""])[0]
             print(f"note: the commit of the code is not recorded, since git says: {said}", file=sys.stderr)
         return None

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import read_bytes
+from vaswani.errors import UserError
+from vaswani.files import read_bytes
 
 NAME = "lock"
 _ATTEMPTS = 5

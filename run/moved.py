@@ -6,12 +6,12 @@
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import folder
-from data.images import open_images
-from data.lines import file_digest
-from data.sources import open_corpus
-from run.records import read_launches
+from vaswani.data.images import open_images
+from vaswani.data.lines import file_digest
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import folder
+from vaswani.run.records import read_launches
 
 KEYS = ("data.tokenizer", "data.train", "data.valid")  # the path may be another one
 

@@ -15,7 +15,7 @@ def quiet() -> Iterator[None]:
 
     Without it a full disk prints a page for each array in flight, besides the one-line error: their callbacks find the
     event loop closed, and Python reports that to `sys.unraisablehook`, the only place to intercept it. What orbax logs
-    at the same time is suppressed by the log level that `base.command.run` sets.
+    at the same time is suppressed by the log level that `vaswani.command.run` sets.
     """
     hook = sys.unraisablehook
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from base.checked_json import WIDEST, Schema, check, read_json, read_json_lines
-from base.errors import UserError, shown
+from vaswani.checked_json import WIDEST, Schema, check, read_json, read_json_lines
+from vaswani.errors import UserError, shown
 
 LONGEST = 1e10  # seconds that a training may have taken: three centuries
 
@@ -33,7 +33,7 @@ def read_launches(workdir: Path) -> list[dict[str, Any]]:
 
 
 def _check_present(path: Path, where: str, recorded: dict[str, Any], schema: dict[str, Schema]) -> None:
-    """Checks what an older launch, or one on images, need not have; raises as `base.checked_json.check`."""
+    """Checks what an older launch, or one on images, need not have; raises as `vaswani.checked_json.check`."""
     check(path, where, recorded, {key: schema[key] for key in schema if key in recorded})
 
 

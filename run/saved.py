@@ -14,13 +14,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 from flax.traverse_util import unflatten_dict
 
-from base.checked_json import check, read_json
-from base.errors import UserError
-from base.files import sha256, write_text
-from base.notes import note
-from run import checksums
-from run.parameters import named_shapes
-from run.quiet import quiet, reason
+from vaswani.checked_json import check, read_json
+from vaswani.errors import UserError
+from vaswani.files import sha256, write_text
+from vaswani.notes import note
+from vaswani.run import checksums
+from vaswani.run.parameters import named_shapes
+from vaswani.run.quiet import quiet, reason
 
 _TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved
 _METRICS = "metrics/metrics"

@@ -16,8 +16,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from data.pipeline import ProcessShard
+from vaswani.data.pipeline import ProcessShard
+from vaswani.errors import UserError
 
 AXES = ("data", "fsdp", "tensor")
 ROWS = P(("data", "fsdp"))  # a batch: rows along both axes

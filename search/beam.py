@@ -28,11 +28,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from base.ids import EOS
-from model.decoding import take_beams
-from search.largest import top_k
-from search.rules import Rules, allocate, count_phrase_tokens, next_constraint
-from search.state import (
+from vaswani.ids import EOS
+from vaswani.model.decoding import take_beams
+from vaswani.search.largest import top_k
+from vaswani.search.rules import Rules, allocate, count_phrase_tokens, next_constraint
+from vaswani.search.state import (
     Hypotheses,
     Model,
     Search,

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from search.beam import length_penalty, most_probable, update_beams
-from search.state import (
+from vaswani.search.beam import length_penalty, most_probable, update_beams
+from vaswani.search.state import (
     Hypotheses,
     Model,
     Search,

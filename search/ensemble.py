@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.config import ModelConfig
-from model.translation import translation_model
-from search.state import Model
+from vaswani.model.config import ModelConfig
+from vaswani.model.translation import translation_model
+from vaswani.search.state import Model
 
 
 class Caches(NamedTuple):

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from base.ids import EOS
+from vaswani.ids import EOS
 
 
 @jax.tree_util.register_dataclass

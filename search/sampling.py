@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from base.ids import EOS
-from search.state import (
+from vaswani.ids import EOS
+from vaswani.search.state import (
     Hypotheses,
     Model,
     Search,

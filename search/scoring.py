@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from search.state import Model
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.search.state import Model
+from vaswani.tokens import Tokens
 
 
 def forced_log_probs(

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from base.ids import BOS, EOS, PAD
-from model.decoding import take_beams
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.model.decoding import take_beams
 
 Model = Any  # with the methods above
 P = ParamSpec("P")

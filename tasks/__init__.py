@@ -9,21 +9,21 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 if TYPE_CHECKING:
-    from tasks.task import Task
+    from vaswani.tasks.task import Task
 
 # The values of `config.task`, and the module of each: a name, since importing it loads jax, which takes a second.
 MODULES = {
-    "translation": "tasks.translation",
-    "prefix_lm": "tasks.translation",
-    "recurrent_translation": "tasks.translation",
-    "language_model": "tasks.language_model",
-    "masked_lm": "tasks.masked_lm",
-    "denoising": "tasks.denoising",
-    "classification": "tasks.classification",
-    "vision": "tasks.vision",
+    "translation": "vaswani.tasks.translation",
+    "prefix_lm": "vaswani.tasks.translation",
+    "recurrent_translation": "vaswani.tasks.translation",
+    "language_model": "vaswani.tasks.language_model",
+    "masked_lm": "vaswani.tasks.masked_lm",
+    "denoising": "vaswani.tasks.denoising",
+    "classification": "vaswani.tasks.classification",
+    "vision": "vaswani.tasks.vision",
 }
 TRANSLATION = ("translation", "prefix_lm", "recurrent_translation")  # tasks whose runs translate
 

@@ -6,16 +6,16 @@ from typing import Any
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import EOS
-from data.batching import Batch
-from data.classes import classes_of
-from data.tokenizer import Tokenizer
-from model.config import ModelConfig
-from model.masked_lm import MaskedLM, init_params
-from run.folder import model_config
-from tasks import texts
-from tasks.task import Evaluation, Example, Objective, Task
+from vaswani.data.batching import Batch
+from vaswani.data.classes import classes_of
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.model.config import ModelConfig
+from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.run.folder import model_config
+from vaswani.tasks import texts
+from vaswani.tasks.task import Evaluation, Example, Objective, Task
 
 
 def make_example(batch: Batch) -> Example:

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from tasks import texts, translation
-from tasks.task import Evaluation
+from vaswani.tasks import texts, translation
+from vaswani.tasks.task import Evaluation
 
 TASK = translation.TASK._replace(
     data=partial(texts.training_data, sides=1, examples=texts.without_spans),

@@ -5,13 +5,13 @@ from functools import partial
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from data.batching import TextBatch
-from data.pipeline import text_batches
-from model.config import ModelConfig
-from model.language_model import LanguageModel, init_params
-from run.folder import model_config
-from tasks import texts
-from tasks.task import Example, Objective, Task
+from vaswani.data.batching import TextBatch
+from vaswani.data.pipeline import text_batches
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel, init_params
+from vaswani.run.folder import model_config
+from vaswani.tasks import texts
+from vaswani.tasks.task import Example, Objective, Task
 
 
 def make_example(batch: TextBatch) -> Example:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from model.embed import logits_of
-from run.sharding import ROWS, row_parts
+from vaswani.model.embed import logits_of
+from vaswani.run.sharding import ROWS, row_parts
 
 
 class Loss(NamedTuple):

@@ -5,13 +5,13 @@ from functools import partial
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from base.ids import PAD
-from data.batching import Batch
-from model.config import ModelConfig
-from model.masked_lm import MaskedLM, init_params
-from run.folder import model_config
-from tasks import texts
-from tasks.task import Evaluation, Example, Objective, Task
+from vaswani.data.batching import Batch
+from vaswani.ids import PAD
+from vaswani.model.config import ModelConfig
+from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.run.folder import model_config
+from vaswani.tasks import texts
+from vaswani.tasks.task import Evaluation, Example, Objective, Task
 
 
 def make_example(batch: Batch) -> Example:

@@ -10,11 +10,11 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ml_collections import ConfigDict
 
-from base.tokens import Tokens
-from data.pipeline import OnePass, State
-from model.config import ModelConfig
-from model.noise import Noise
-from tasks.loss import Loss, softmax_cross_entropy
+from vaswani.data.pipeline import OnePass, State
+from vaswani.model.config import ModelConfig
+from vaswani.model.noise import Noise
+from vaswani.tasks.loss import Loss, softmax_cross_entropy
+from vaswani.tokens import Tokens
 
 Batch = Any  # a pytree of arrays with rows along the first axis
 

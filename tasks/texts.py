@@ -9,22 +9,22 @@ from typing import Any
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from data.batching import Batch, TextBatch
-from data.cache import prepare
-from data.classes import Classified, classes_of
-from data.corrupt import Corrupted, corruption
-from data.length_batches import length_batches
-from data.of_config import prepare_all
-from data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
-from data.prepared import Prepared
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from run.distributed import is_main, main_first
-from run.folder import model_config
-from run.sharding import process_shard
-from tasks.task import Data
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch, TextBatch
+from vaswani.data.cache import prepare
+from vaswani.data.classes import Classified, classes_of
+from vaswani.data.corrupt import Corrupted, corruption
+from vaswani.data.length_batches import length_batches
+from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
+from vaswani.data.prepared import Prepared
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.run.distributed import is_main, main_first
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import process_shard
+from vaswani.tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.
 Examples = Callable[[ConfigDict, Prepared, Tokenizer, int], Records]

@@ -5,12 +5,12 @@ from functools import partial
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from data.batching import Batch
-from model.config import ModelConfig
-from model.translation import init_params, translation_model
-from run.folder import model_config
-from tasks import texts
-from tasks.task import Example, Objective, Task
+from vaswani.data.batching import Batch
+from vaswani.model.config import ModelConfig
+from vaswani.model.translation import init_params, translation_model
+from vaswani.run.folder import model_config
+from vaswani.tasks import texts
+from vaswani.tasks.task import Example, Objective, Task
 
 
 def make_example(batch: Batch) -> Example:

@@ -9,18 +9,18 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.tokens import Tokens
-from data.images import ImageBatch, ImageBatches, Images, evaluation_batches
-from data.images import open_images as read_images
-from data.pipeline import OnePass
-from model import vision
-from model.config import ModelConfig
-from model.noise import Noise
-from run.folder import model_config
-from run.sharding import process_shard
-from tasks.loss import Loss, cross_entropy
-from tasks.task import Data, Evaluation, Example, Objective, Task
+from vaswani.data.images import ImageBatch, ImageBatches, Images, evaluation_batches
+from vaswani.data.images import open_images as read_images
+from vaswani.data.pipeline import OnePass
+from vaswani.errors import UserError
+from vaswani.model import vision
+from vaswani.model.config import ModelConfig
+from vaswani.model.noise import Noise
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import process_shard
+from vaswani.tasks.loss import Loss, cross_entropy
+from vaswani.tasks.task import Data, Evaluation, Example, Objective, Task
+from vaswani.tokens import Tokens
 
 ROWS = 256  # images of a batch for evaluation
 

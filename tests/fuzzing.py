@@ -12,10 +12,20 @@ ROOT = Path(__file__).parent.parent
 # Not the commands themselves: `python -m` warns of a module that is loaded already.
 LOADED = [
     *("tests.fuzzing", "orbax.checkpoint", "optuna", "matplotlib.figure"),
-    *("infer.evaluate.predictions", "infer.evaluate.texts", "infer.evaluate.translations", "infer.evaluate.trees"),
-    *("infer.translate.explain", "infer.translate.stream"),
-    *("infer.attention.drawing", "infer.scores.significance", "train.loop", "train.job"),
-    *("train.sweep.command", "paper.command", "paper.report.report"),
+    *(
+        "vaswani.infer.evaluate.predictions",
+        "vaswani.infer.evaluate.texts",
+        "vaswani.infer.evaluate.translations",
+        "vaswani.infer.evaluate.trees",
+    ),
+    *("vaswani.infer.translate.explain", "vaswani.infer.translate.stream"),
+    *(
+        "vaswani.infer.attention.drawing",
+        "vaswani.infer.scores.significance",
+        "vaswani.train.loop",
+        "vaswani.train.job",
+    ),
+    *("vaswani.train.sweep.command", "vaswani.paper.command", "vaswani.paper.report.report"),
 ]
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
-from data.of_config import prepare_all
-from data.pipeline import TrainingBatches
-from run.folder import model_config
-from run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings
-from tasks.translation import objective
 from tests import tiny
-from train.optim import optimizer
-from train.step import init_state, make_train_step
+from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import TrainingBatches
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings
+from vaswani.tasks.translation import objective
+from vaswani.train.optim import optimizer
+from vaswani.train.step import init_state, make_train_step
 
 UPDATES = 20
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")

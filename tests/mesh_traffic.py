@@ -13,18 +13,18 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from base.tokens import Tokens
-from configs.common import default
-from data.batching import Batch, TextBatch
-from data.images import ImageBatch
-from model.config import ModelConfig
-from model.vision import ImageConfig
-from run.sharding import ROWS, make_mesh, placed_shapes, shardings
-from tasks import language_model, masked_lm, translation, vision
-from tasks.task import Objective
-from train.aot.hlo import collectives
-from train.optim import optimizer
-from train.step import init_state, make_train_step
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch, TextBatch
+from vaswani.data.images import ImageBatch
+from vaswani.model.config import ModelConfig
+from vaswani.model.vision import ImageConfig
+from vaswani.run.sharding import ROWS, make_mesh, placed_shapes, shardings
+from vaswani.tasks import language_model, masked_lm, translation, vision
+from vaswani.tasks.task import Objective
+from vaswani.tokens import Tokens
+from vaswani.train.aot.hlo import collectives
+from vaswani.train.optim import optimizer
+from vaswani.train.step import init_state, make_train_step
 
 DEVICES, LENGTH = 4, 16
 CONFIG = ModelConfig(64, N=1, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, max_positions=32, dropout_bits="hash")

@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from infer.scores.bleu import METRICS
-from paper.rows import load
-from run.folder import as_json
 from tests.conftest import ROOT
+from vaswani.infer.scores.bleu import METRICS
+from vaswani.paper.rows import load
+from vaswani.run.folder import as_json
 
 DEVICE = {"kind": "cpu", "count": 1, "cpus": 2}
 

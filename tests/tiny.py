@@ -20,20 +20,20 @@ import numpy as np
 import sentencepiece
 from ml_collections import ConfigDict
 
-from base.ids import EOS
-from base.tokens import Tokens
-from configs.common import default
-from data.batching import Batch
-from data.grammar import sentences as grammar
-from data.tokenizer import Tokenizer
-from infer.runs import Run
-from model.config import ModelConfig
-from model.noise import Noise
-from model.transformer import Transformer, init_params
-from run.checkpoint import Checkpoints
-from run.folder import model_config
-from tasks.loss import Loss
-from tasks.task import Objective
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch
+from vaswani.data.grammar import sentences as grammar
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.ids import EOS
+from vaswani.infer.runs import Run
+from vaswani.model.config import ModelConfig
+from vaswani.model.noise import Noise
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.folder import model_config
+from vaswani.tasks.loss import Loss
+from vaswani.tasks.task import Objective
+from vaswani.tokens import Tokens
 
 # Texts
 
@@ -183,7 +183,7 @@ def config_file(folder: Path, cfg: ConfigDict) -> Path:
     """Writes a config file whose `get_config()` is `cfg`."""
     path = folder / "tiny_config.py"
     path.write_text(
-        "from configs.common import default\n\n\ndef get_config():\n    cfg = default()\n"
+        "from vaswani.configs.common import default\n\n\ndef get_config():\n    cfg = default()\n"
         + "".join(f"    cfg.{key} = {value!r}\n" for key, value in _leaves(cfg))
         + "    return cfg\n"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from model.config import ModelConfig
+from vaswani.model.config import ModelConfig
 
 UNIT = 2.0**-24
 LIKELY = 5.0

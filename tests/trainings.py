@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from run.checkpoint import Checkpoints, load_params
-from run.folder import model_config
-from train import loop
-from train.check import check
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.folder import model_config
+from vaswani.train import loop
+from vaswani.train.check import check
 
 
 def refusal(cfg: ConfigDict, workdir: Path, data: Mapping[str, str | int]) -> str:

@@ -44,8 +44,8 @@ def stop_once_read() -> None:
     """Makes every command raise `Read` where it would start its work."""
     from absl import app, flags
 
-    from base import command
-    from base.errors import UserError
+    from vaswani import command
+    from vaswani.errors import UserError
 
     started = command.run
     last: dict[str, Any] = {"hint": "", "check": None}
@@ -103,7 +103,7 @@ def forked(command: list[str], folder: str) -> str:
 
 def main() -> None:
     stop_once_read()
-    import paper.command  # noqa: F401  # and with it what else takes long to import
+    import vaswani.paper.command  # noqa: F401  # and with it what else takes long to import
 
     json.dump([forked(command, sys.argv[1]) for command in json.load(sys.stdin)], sys.stdout)
 

@@ -1,5 +1,5 @@
 """Training: from a config and batches to parameters, checkpoints and metrics."""
 
-from base.interrupt import while_starting
+from vaswani.interrupt import while_starting
 
 while_starting()

@@ -21,14 +21,14 @@ from typing import Any, cast
 from absl import flags
 from ml_collections import config_flags
 
-from base import huge_pages
-from base.command import run
-from base.files import output_folder
-from configs.common import default
-from run import changes, connect
-from run.signals import leave
-from train.check import check, check_device, profiled
-from train.trackers import NAMES, check_installed
+from vaswani import huge_pages
+from vaswani.command import run
+from vaswani.configs.common import default
+from vaswani.files import output_folder
+from vaswani.run import changes, connect
+from vaswani.run.signals import leave
+from vaswani.train.check import check, check_device, profiled
+from vaswani.train.trackers import NAMES, check_installed
 
 
 def check_flags(options: Any) -> None:
@@ -41,9 +41,9 @@ def check_flags(options: Any) -> None:
 def main(argv: list[str]) -> int:
     import jax
 
-    from train.loop import train
-    from train.nans import check_nans
-    from train.start import config_line
+    from vaswani.train.loop import train
+    from vaswani.train.nans import check_nans
+    from vaswani.train.start import config_line
 
     options = flags.FLAGS
     profile = None if options.profile is None else profiled(options.profile, options.config.steps)

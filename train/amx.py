@@ -10,11 +10,11 @@ import dataclasses
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.processors import described
-from model.config import ModelConfig
-from run.folder import cpu_model
-from train.step import CompilerOptions
+from vaswani.errors import UserError
+from vaswani.model.config import ModelConfig
+from vaswani.processors import described
+from vaswani.run.folder import cpu_model
+from vaswani.train.step import CompilerOptions
 
 DTYPE = "bfloat16"
 NEEDED = ("amx_tile", "amx_bf16")  # as Linux calls what a processor can do

@@ -7,14 +7,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-import tasks
-from base.errors import UserError
-from base.keys import flat
-from data.tokenizer import NORMALISATIONS
-from infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
-from run.choices import CHOICES as CHECKPOINTS
-from run.choices import EMA, is_choice
-from run.config import check_keys
+from vaswani import tasks
+from vaswani.data.tokenizer import NORMALISATIONS
+from vaswani.errors import UserError
+from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
+from vaswani.keys import flat
+from vaswani.run.choices import CHOICES as CHECKPOINTS
+from vaswani.run.choices import EMA, is_choice
+from vaswani.run.config import check_keys
 
 CHOICES = {
     "task": tuple(tasks.MODULES),
@@ -214,7 +214,7 @@ def check_device(cfg: ConfigDict) -> None:
     """Raises a `UserError` if `model.attention_impl` is a kernel that this process's devices cannot run."""
     import jax  # only now, to keep `check` fast
 
-    from model.mixers.kernels import PLATFORMS
+    from vaswani.model.mixers.kernels import PLATFORMS
 
     impl = cfg.model.attention_impl
     device = jax.default_backend()

@@ -27,11 +27,11 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from base.command import run
-from base.compiled import ENABLED
-from base.errors import UserError
-from configs.common import default
-from train.check import check
+from vaswani.command import run
+from vaswani.compiled import ENABLED
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.train.check import check
 
 # Keeps the compiler from looking for TPU hosts, and lets several processes load its library.
 ENVIRONMENT = {
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
     if options.topology != "local":
         prepare()
         os.environ.setdefault(ENABLED, "0")  # without the device, jax could not load what it has kept
-    from train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
+    from vaswani.train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
     compiled = report(options.config, options.topology, options.slices, with_search=options.search)
     print(json.dumps(compiled, indent=1) if options.json else as_text(compiled))

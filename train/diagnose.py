@@ -9,10 +9,10 @@ import optax
 from flax.traverse_util import flatten_dict
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from model.prefix_lm import PrefixLM, joined
-from tasks.task import Batch, Objective
-from train.schedule_free import gradient_point
-from train.step import TrainState, noise_of
+from vaswani.model.prefix_lm import PrefixLM, joined
+from vaswani.tasks.task import Batch, Objective
+from vaswani.train.schedule_free import gradient_point
+from vaswani.train.step import TrainState, noise_of
 
 _ROWS = 8  # of a batch, whose attention weights are looked at: those of all rows may not fit into memory
 

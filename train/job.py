@@ -8,19 +8,19 @@ from typing import NamedTuple
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from base.progress import Progress
-from data.imported import open_tokenizer
-from data.pipeline import OnePass
-from data.sources import open_corpus
-from infer.evaluate.predictions import summing, total
-from infer.scores.bleu import sacrebleu
-from infer.translate.options import Decoding
-from infer.translate.translator import Translator
-from model.config import ModelConfig
-from run.distributed import is_main
-from tasks import TRANSLATION, task_of
-from tasks.task import Batch, Batches, Objective
-from train import amx
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.pipeline import OnePass
+from vaswani.data.sources import open_corpus
+from vaswani.infer.evaluate.predictions import summing, total
+from vaswani.infer.scores.bleu import sacrebleu
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.translator import Translator
+from vaswani.model.config import ModelConfig
+from vaswani.progress import Progress
+from vaswani.run.distributed import is_main
+from vaswani.tasks import TRANSLATION, task_of
+from vaswani.tasks.task import Batch, Batches, Objective
+from vaswani.train import amx
 
 Measure = Callable[[dict], dict[str, float]]
 

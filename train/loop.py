@@ -13,30 +13,30 @@ from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.keys import flat
-from run.changes import check_unchanged
-from run.checkpoint import Checkpoints
-from run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
-from run.folder import as_json, model_config, open_folder, record_launch
-from run.records import read_metrics
-from run.sharding import make_mesh, place_rows, placed_shapes, shardings
-from run.signals import Signals
-from tasks.task import Batches
-from train import amx
-from train.diagnose import make_diagnosis
-from train.job import Job, open_job
-from train.metrics import NotFiniteError, Reporter
-from train.nans import naming_nans
-from train.optim import learning_rate, optimizer
-from train.patience import Patience, due
-from train.profile import Profile
-from train.start import compiled_memory, description
-from train.step import TrainState, init_state, make_eval_step, make_train_step
-from train.trackers import tracked
-from train.utilisation import batch_flops, peak_flops
-from train.validation import validate
-from train.warm_start import warm_start
+from vaswani.errors import UserError
+from vaswani.keys import flat
+from vaswani.run.changes import check_unchanged
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
+from vaswani.run.folder import as_json, model_config, open_folder, record_launch
+from vaswani.run.records import read_metrics
+from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, shardings
+from vaswani.run.signals import Signals
+from vaswani.tasks.task import Batches
+from vaswani.train import amx
+from vaswani.train.diagnose import make_diagnosis
+from vaswani.train.job import Job, open_job
+from vaswani.train.metrics import NotFiniteError, Reporter
+from vaswani.train.nans import naming_nans
+from vaswani.train.optim import learning_rate, optimizer
+from vaswani.train.patience import Patience, due
+from vaswani.train.profile import Profile
+from vaswani.train.start import compiled_memory, description
+from vaswani.train.step import TrainState, init_state, make_eval_step, make_train_step
+from vaswani.train.trackers import tracked
+from vaswani.train.utilisation import batch_flops, peak_flops
+from vaswani.train.validation import validate
+from vaswani.train.warm_start import warm_start
 
 
 class Training(NamedTuple):

@@ -33,16 +33,16 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array
 
-from base import table
-from base.errors import one_line
-from base.files import write_text
-from base.numbers import from_nll
-from base.progress import Bar
-from run.records import read_metrics
-from train.start import peak_memory
-from train.step import Sums
-from train.tensorboard import EventFile
-from train.trackers import Tracker, metrics_of
+from vaswani import table
+from vaswani.errors import one_line
+from vaswani.files import write_text
+from vaswani.numbers import from_nll
+from vaswani.progress import Bar
+from vaswani.run.records import read_metrics
+from vaswani.train.start import peak_memory
+from vaswani.train.step import Sums
+from vaswani.train.tensorboard import EventFile
+from vaswani.train.trackers import Tracker, metrics_of
 
 
 class NotFiniteError(ArithmeticError):

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from base.errors import UserError
-from tasks.task import Batch, Objective
-from train.schedule_free import gradient_point
-from train.step import TrainState, noise_of
+from vaswani.errors import UserError
+from vaswani.tasks.task import Batch, Objective
+from vaswani.train.schedule_free import gradient_point
+from vaswani.train.step import TrainState, noise_of
 
 _ROOT = Path(__file__).parent.parent
 _SHOWN = 3  # parameters

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
 from optax.contrib import MuonDimensionNumbers
 
-from train.mup import scaled
-from train.schedule_free import schedule_free
+from vaswani.train.mup import scaled
+from vaswani.train.schedule_free import schedule_free
 
 Scalar = int | Int[Array, ""]
 Rate = Callable[[Scalar], Float[Array, ""]]

@@ -5,8 +5,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.numbers import counted
-from data.pipeline import State
+from vaswani.data.pipeline import State
+from vaswani.numbers import counted
 
 
 def due(cfg: ConfigDict, step: int, position: State) -> bool:

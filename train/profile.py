@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from base.errors import UserError
-from run.distributed import is_main
+from vaswani.errors import UserError
+from vaswani.run.distributed import is_main
 
 FOLDER = "profile"  # of the run
 _SHOWN = 5  # operations

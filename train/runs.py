@@ -17,13 +17,13 @@ from typing import Any
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.files import output_file
-from base.table import as_text
-from train.overview.found import find_runs
-from train.overview.picture import SUFFIXES, draw
-from train.overview.table import as_fitted_text, difference_of, table_of
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.table import as_text
+from vaswani.train.overview.found import find_runs
+from vaswani.train.overview.picture import SUFFIXES, draw
+from vaswani.train.overview.table import as_fitted_text, difference_of, table_of
 
 
 def check(options: Any) -> None:

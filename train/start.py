@@ -7,11 +7,11 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from base.memory import largest_resident
-from base.numbers import counted
-from run.folder import device
-from run.parameters import count_parameters
-from train import amx
+from vaswani.memory import largest_resident
+from vaswani.numbers import counted
+from vaswani.run.folder import device
+from vaswani.run.parameters import count_parameters
+from vaswani.train import amx
 
 _MIB = 2**20
 

@@ -9,10 +9,10 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from model.noise import Noise
-from tasks.loss import Loss
-from tasks.task import Batch, Objective
-from train.schedule_free import gradient_point
+from vaswani.model.noise import Noise
+from vaswani.tasks.loss import Loss
+from vaswani.tasks.task import Batch, Objective
+from vaswani.train.schedule_free import gradient_point
 
 CompilerOptions = dict[str, bool | str]
 

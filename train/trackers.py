@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.extras import pip_install
-from base.files import write_json
-from base.keys import flat
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.extras import pip_install
+from vaswani.files import write_json
+from vaswani.keys import flat
 
 PROJECT = "vaswani"
 NAMES = ("wandb", "mlflow")

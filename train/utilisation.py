@@ -2,10 +2,10 @@
 
 import jax
 
-from tasks import TRANSLATION
-from tasks.task import Batch, Objective
-from train.aot.flops import update_flops
-from train.aot.hardware import CHIPS, Chip
+from vaswani.tasks import TRANSLATION
+from vaswani.tasks.task import Batch, Objective
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.aot.hardware import CHIPS, Chip
 
 # How jax names the accelerators of `train.aot.hardware`; the first that a device's name contains is meant.
 _NAMES = {

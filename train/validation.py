@@ -5,13 +5,13 @@ from collections.abc import Callable
 import jax
 from jax.sharding import Mesh
 
-from base.numbers import from_nll
-from base.progress import Progress
-from run.distributed import is_main
-from run.sharding import place_rows
-from tasks.loss import Loss
-from tasks.task import Batch
-from train.job import Job
+from vaswani.numbers import from_nll
+from vaswani.progress import Progress
+from vaswani.run.distributed import is_main
+from vaswani.run.sharding import place_rows
+from vaswani.tasks.loss import Loss
+from vaswani.tasks.task import Batch
+from vaswani.train.job import Job
 
 
 def validate(job: Job, eval_step: Callable[[dict, Batch], Loss], mesh: Mesh, params: dict) -> dict[str, float]:

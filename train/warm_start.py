@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from base.errors import UserError
-from base.files import folder, sha256
-from run.averaging import load_choice
-from run.changes import check_unchanged
-from run.config import read_config
-from run.distributed import check_same_params, is_main
-from run.parameters import params_sha256
-from run.sharding import place_array
+from vaswani.errors import UserError
+from vaswani.files import folder, sha256
+from vaswani.run.averaging import load_choice
+from vaswani.run.changes import check_unchanged
+from vaswani.run.config import read_config
+from vaswani.run.distributed import check_same_params, is_main
+from vaswani.run.parameters import params_sha256
+from vaswani.run.sharding import place_array
 
 TOKENIZER = "tokenizer.model"
 

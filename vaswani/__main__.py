@@ -11,16 +11,17 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from base.keys import nearest
-from vaswani import ROOMS, ROOT
+from vaswani.keys import nearest
 
 START = '\nif __name__ == "__main__"'
 CONFIG = ("--config", "-config")
+ROOT = Path(__file__).resolve().parent  # has every package, or a link to it
 
 
 def commands() -> dict[str, Path]:
     """Returns the file of each command, by the name after `python -m`."""
-    files = (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+    rooms = (path for path in sorted(ROOT.iterdir()) if (path / "__init__.py").is_file())
+    files = (path for room in rooms for path in sorted(room.rglob("*.py")))
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__"): path
         for path in files
@@ -42,7 +43,7 @@ def main() -> int:
         print(f"error: there is no command {name!r}; {advice}", file=sys.stderr)
         return 2
     sys.argv = [f"vaswani {name}", *own_configs(rest)]
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    runpy.run_module(f"vaswani.{name}", run_name="__main__", alter_sys=True)
     return 0
 
 

@@ -7,7 +7,7 @@ indefinite object and otherwise follows everything definite.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from data.grammar.lexicon import (
+from vaswani.data.grammar.lexicon import (
     ACCUSATIVE,
     AUXILIARIES,
     DATIVE,
@@ -17,7 +17,7 @@ from data.grammar.lexicon import (
     RELATIVE,
     Verb,
 )
-from data.grammar.phrases import (
+from vaswani.data.grammar.phrases import (
     PLACE_STYLES,
     direction,
     location,
@@ -27,8 +27,8 @@ from data.grammar.phrases import (
     pronoun_phrase,
     time_phrase,
 )
-from data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, predicate, verb_last
-from data.trees.tree import Tree
+from vaswani.data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, predicate, verb_last
+from vaswani.data.trees.tree import Tree
 
 # Repeated items are drawn more often.
 _QUESTION_SUBJECT_STYLES = (*("the",) * 8, *("this",) * 2, *("a",) * 2, *("own",) * 2, "name's", "number", "many")

@@ -6,7 +6,7 @@ The endings of article and adjective follow from the noun's gender, case and num
 
 from typing import NamedTuple
 
-from data.grammar.lexicon import (
+from vaswani.data.grammar.lexicon import (
     ACCUSATIVE,
     CONTRACTIONS,
     DATIVE,
@@ -27,8 +27,8 @@ from data.grammar.lexicon import (
     Noun,
     adjective_form,
 )
-from data.grammar.syntax import Draft, Phrase, Word, leaf
-from data.trees.tree import Tree
+from vaswani.data.grammar.syntax import Draft, Phrase, Word, leaf
+from vaswani.data.trees.tree import Tree
 
 PLACE_STYLES = (*("the",) * 8, "a", "this", "own")
 _PLURAL_ONLY = {"number", "many", "bare", "any"}

@@ -10,7 +10,7 @@ import itertools
 from hashlib import blake2b
 from typing import NamedTuple
 
-from data.grammar.lexicon import (
+from vaswani.data.grammar.lexicon import (
     ADJECTIVES,
     BASE,
     NOUNS,

@@ -4,13 +4,13 @@ A noun of several meanings is decided by a person whom another clause mentions, 
 pronoun by a noun before the verb, and the verb by a particle at the end.
 """
 
-from data.grammar.clauses import ANY, ClauseSpec, draw_clause, subject_phrase, with_relative
-from data.grammar.lexicon import ACCUSATIVE, AUXILIARIES, DATIVE, ER, NOMINATIVE, table
-from data.grammar.phrases import location, noun_phrase, preposition, pronoun_phrase
-from data.grammar.rich import SENSES
-from data.grammar.rules import RULES, Sides, inside, joined, link_pronoun, sentence
-from data.grammar.syntax import Clause, Draft, Phrase, Word, leaf, main_clause
-from data.trees.tree import Tree
+from vaswani.data.grammar.clauses import ANY, ClauseSpec, draw_clause, subject_phrase, with_relative
+from vaswani.data.grammar.lexicon import ACCUSATIVE, AUXILIARIES, DATIVE, ER, NOMINATIVE, table
+from vaswani.data.grammar.phrases import location, noun_phrase, preposition, pronoun_phrase
+from vaswani.data.grammar.rich import SENSES
+from vaswani.data.grammar.rules import RULES, Sides, inside, joined, link_pronoun, sentence
+from vaswani.data.grammar.syntax import Clause, Draft, Phrase, Word, leaf, main_clause
+from vaswani.data.trees.tree import Tree
 
 _NEUTRAL = ("see", "find", "need", "draw", "describe", "photograph", "forget")  # verbs that tell nothing of the object
 _STYLES = (*("the",) * 4, "a", "a", "this", "own")

@@ -6,11 +6,22 @@ parts together further than that, for test sets only.
 
 from collections.abc import Callable
 
-from data.grammar.clauses import ANY, PAST, PRESENT, ClauseSpec, draw_clause, subject_phrase
-from data.grammar.lexicon import AUXILIARIES, NOMINATIVE, PLURAL, Verb
-from data.grammar.phrases import location, noun_phrase, pronoun_phrase
-from data.grammar.syntax import Clause, Draft, Phrase, Word, comma, leaf, main_clause, predicate, question, verb_last
-from data.trees.tree import Tree
+from vaswani.data.grammar.clauses import ANY, PAST, PRESENT, ClauseSpec, draw_clause, subject_phrase
+from vaswani.data.grammar.lexicon import AUXILIARIES, NOMINATIVE, PLURAL, Verb
+from vaswani.data.grammar.phrases import location, noun_phrase, pronoun_phrase
+from vaswani.data.grammar.syntax import (
+    Clause,
+    Draft,
+    Phrase,
+    Word,
+    comma,
+    leaf,
+    main_clause,
+    predicate,
+    question,
+    verb_last,
+)
+from vaswani.data.trees.tree import Tree
 
 Sides = tuple[Tree, list[Word]]
 _MATRIX_TENSES = ("present", "present", "past")  # of a clause that another depends on

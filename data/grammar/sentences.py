@@ -26,12 +26,12 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from data.grammar.lexicon import BASE, Lexicon
-from data.grammar.rich import RICH
-from data.grammar.rich_rules import RICH_RULES
-from data.grammar.rules import DEEPER, LONGER, RULES, Sides
-from data.grammar.syntax import Draft, Word
-from data.trees.tree import Tree
+from vaswani.data.grammar.lexicon import BASE, Lexicon
+from vaswani.data.grammar.rich import RICH
+from vaswani.data.grammar.rich_rules import RICH_RULES
+from vaswani.data.grammar.rules import DEEPER, LONGER, RULES, Sides
+from vaswani.data.grammar.syntax import Draft, Word
+from vaswani.data.trees.tree import Tree
 
 SPLITS = ("train", "valid", "test")
 _VALID_FROM = 80  # of 100 hash buckets: below it train, then valid

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
-from data.grammar.lexicon import BASE, ER, Lexicon, Noun
-from data.trees.tree import Tree
+from vaswani.data.grammar.lexicon import BASE, ER, Lexicon, Noun
+from vaswani.data.trees.tree import Tree
 
 Item = TypeVar("Item")
 

@@ -20,8 +20,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from data.trees.tree import Tree
-from data.trees.treebank import DEEPEST, TOP
+from vaswani.data.trees.tree import Tree
+from vaswani.data.trees.treebank import DEEPEST, TOP
 
 SYMBOL = re.compile(r"\([^\s()]+|[^\s()]+\)")  # opens or closes a phrase
 MISSING_TAG = "NN"

@@ -7,8 +7,8 @@ function tags, and with `TOP` as the outermost label.
 import re
 from collections.abc import Iterable, Iterator
 
-from base.errors import UserError
-from data.trees.tree import Tree
+from vaswani.data.trees.tree import Tree
+from vaswani.errors import UserError
 
 TOP = "TOP"
 TRACE = "-NONE-"

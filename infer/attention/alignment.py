@@ -6,13 +6,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from base.ids import BOS, EOS
-from base.progress import Progress
-from base.tokens import Tokens
-from data.tokenizer import Tokenizer
-from infer.runs import Run, finite
-from infer.scores.forced import forced_batches
-from model.transformer import Transformer
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.ids import BOS, EOS
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.scores.forced import forced_batches
+from vaswani.model.transformer import Transformer
+from vaswani.progress import Progress
+from vaswani.tokens import Tokens
 
 WIDTH = 16  # row lengths are multiples of this, so that little is compiled
 TOKENS = 2048  # positions of a batch

@@ -8,14 +8,14 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from base.ids import BOS, EOS
-from base.tokens import Tokens
-from data.tokenizer import Tokenizer
-from infer.attention.maps import AttentionMap, output_ids, padded_row
-from infer.attention.page import Choice
-from infer.runs import Run
-from model.config import ModelConfig
-from model.translation import translation_model
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.ids import BOS, EOS
+from vaswani.infer.attention.maps import AttentionMap, output_ids, padded_row
+from vaswani.infer.attention.page import Choice
+from vaswani.infer.runs import Run
+from vaswani.model.config import ModelConfig
+from vaswani.model.translation import translation_model
+from vaswani.tokens import Tokens
 
 ALTERNATIVES = 5
 

@@ -8,10 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import write_bytes, write_text, writing
-from infer.attention.maps import AttentionMap, select, titled
-from infer.attention.page import Choice, labels, page
+from vaswani.errors import UserError
+from vaswani.files import write_bytes, write_text, writing
+from vaswani.infer.attention.maps import AttentionMap, select, titled
+from vaswani.infer.attention.page import Choice, labels, page
 
 
 def draw_png(attention: AttentionMap, title: str, layer: int | None, head: int | None, output: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from base.files import write_bytes, write_text, writing
-from infer.attention.kinds import KINDS
-from infer.attention.maps import AttentionMap
+from vaswani.files import write_bytes, write_text, writing
+from vaswani.infer.attention.kinds import KINDS
+from vaswani.infer.attention.maps import AttentionMap
 
 AXES = ("layer", "head", "query", "key")
 

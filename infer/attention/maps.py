@@ -14,21 +14,21 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from data.corrupt import MASK
-from data.tokenizer import Tokenizer
-from infer.attention.kinds import TITLES
-from infer.attention.page import Kind
-from infer.runs import Run, finite
-from infer.texts.blanks import BLANK, masked
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.masked_lm import MaskedLM
-from model.mixers import MIXERS
-from model.translation import translation_model
-from tasks import TRANSLATION, task_of
+from vaswani.data.corrupt import MASK
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.attention.kinds import TITLES
+from vaswani.infer.attention.page import Kind
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.texts.blanks import BLANK, masked
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.mixers import MIXERS
+from vaswani.model.translation import translation_model
+from vaswani.tasks import TRANSLATION, task_of
+from vaswani.tokens import Tokens
 
 ONE_TEXT = ("language_model", "masked_lm", "classification")  # tasks whose models read a text alone
 TASKS = (*TRANSLATION, "denoising", *ONE_TEXT)

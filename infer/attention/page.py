@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from base.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 

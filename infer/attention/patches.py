@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from infer.attention.drawing import save
-from infer.attention.maps import require_weights
-from infer.runs import Run, finite
-from model.vision import Vision
-from tasks.vision import image_config
+from vaswani.infer.attention.drawing import save
+from vaswani.infer.attention.maps import require_weights
+from vaswani.infer.runs import Run, finite
+from vaswani.model.vision import Vision
+from vaswani.tasks.vision import image_config
 
 
 def patch_weights(

@@ -24,9 +24,9 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import expanded
-from infer.options import define_run_flags, start
+from vaswani.errors import UserError
+from vaswani.files import expanded
+from vaswani.infer.options import define_run_flags, start
 
 OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
 IN = ("fairseq", "huggingface", "safetensors")
@@ -63,11 +63,11 @@ def main(options: Any) -> None:
 
 def export(options: Any) -> None:
     """Writes the run of the flags in the format --to. Its packages are looked for before the run is opened."""
-    from infer.convert.folders import needed, new_folder
-    from infer.runs import open_run
+    from vaswani.infer.convert.folders import needed, new_folder
+    from vaswani.infer.runs import open_run
 
     with needed(f"--to={options.to}"):
-        form = importlib.import_module(f"infer.convert.{options.to}")
+        form = importlib.import_module(f"vaswani.infer.convert.{options.to}")
         save = form.write
         if options.quantization == "bfloat16":
             importlib.import_module("torch")  # with which CTranslate2 rounds to it
@@ -82,12 +82,12 @@ def export(options: Any) -> None:
 
 def read(source: str, workdir: str) -> None:
     """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH."""
-    from infer.convert.folders import make_run, needed
+    from vaswani.infer.convert.folders import make_run, needed
 
     kind, _, path = source.partition(":")
     place = expanded(path, f"--from={source}")
     with needed(f"--from={kind}"):
-        checkpoint = importlib.import_module(f"infer.convert.{kind}").read(place)
+        checkpoint = importlib.import_module(f"vaswani.infer.convert.{kind}").read(place)
     make_run(workdir, checkpoint)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from infer.convert.table import Row, rows
+from vaswani.infer.convert.table import Row, rows
 
 _LAYERS = """
 {side}.layers.{n}.self_attn.{q,k}_proj.weight     {side}/layer_{n}/self_attention/w{q,k}    hk d

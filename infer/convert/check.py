@@ -10,15 +10,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from base.errors import UserError
-from base.ids import EOS, PAD
-from data.sources import open_corpus
-from data.symbols import SPECIALS
-from data.tokenizer import Tokenizer
-from infer.runs import Run
-from model.config import ModelConfig
-from model.transformer import Transformer
-from search.scoring import forced_log_probs
+from vaswani.data.sources import open_corpus
+from vaswani.data.symbols import SPECIALS
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS, PAD
+from vaswani.infer.runs import Run
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer
+from vaswani.search.scoring import forced_log_probs
 
 # Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
 _SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "max_distance", "neighbours", "kernel_width")

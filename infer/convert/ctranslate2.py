@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
-from base.errors import UserError
-from base.files import write_text
-from infer.convert import table
-from infer.convert.check import (
+from vaswani.errors import UserError
+from vaswani.files import write_text
+from vaswani.infer.convert import table
+from vaswani.infer.convert.check import (
     KNOWN_NORMS,
     KNOWN_POSITIONS,
     ScoredPairs,
@@ -25,11 +25,11 @@ from infer.convert.check import (
     scored_pairs,
     stopping_note,
 )
-from infer.runs import Run
-from infer.translate.translator import MAX_INPUT
-from model.config import ACTIVATIONS, ModelConfig
-from model.positions import alibi_slopes, sinusoids
-from run.parameters import named
+from vaswani.infer.runs import Run
+from vaswani.infer.translate.translator import MAX_INPUT
+from vaswani.model.config import ACTIVATIONS, ModelConfig
+from vaswani.model.positions import alibi_slopes, sinusoids
+from vaswani.run.parameters import named
 
 POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
 # Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.

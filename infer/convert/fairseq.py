@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError, shown
-from base.files import read_bytes
-from data.imported import MosesBpe
-from infer.convert import pytorch, table
-from infer.convert.bart_names import stacks, without_zero_biases
-from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, SIZE, Rule, activation_of, configure, obey, require
-from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
-from infer.convert.weights import Weights
+from vaswani.data.imported import MosesBpe
+from vaswani.errors import UserError, shown
+from vaswani.files import read_bytes
+from vaswani.infer.convert import pytorch, table
+from vaswani.infer.convert.bart_names import stacks, without_zero_biases
+from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.settings import BOOL, SIZE, Rule, activation_of, configure, obey, require
+from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
+from vaswani.infer.convert.weights import Weights
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
 _OVERWRITE = " #fairseq:overwrite"

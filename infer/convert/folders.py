@@ -13,14 +13,14 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.extras import pip_install
-from base.files import folder, write_json
-from data.tokenizer import Tokenizer
-from run.checkpoint import Checkpoints
-from run.folder import as_json
-from run.parameters import named_shapes
-from tasks import task_of
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.extras import pip_install
+from vaswani.files import folder, write_json
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.folder import as_json
+from vaswani.run.parameters import named_shapes
+from vaswani.tasks import task_of
 
 _DRAFT = ".converting-"  # and 32 hexadecimal digits: a folder that is being written
 _ABANDONED = 24 * 3600.0  # seconds without a write after which a conversion is assumed killed

@@ -5,14 +5,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.ids import BOS
-from data.imported import ByteLevel
-from infer.convert import table
-from infer.convert.folders import Imported, nested
-from infer.convert.settings import ID, SIZE, configure, obey, require
-from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
-from infer.convert.weights import Weights
-from model.config import ModelConfig
+from vaswani.data.imported import ByteLevel
+from vaswani.ids import BOS
+from vaswani.infer.convert import table
+from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.settings import ID, SIZE, configure, obey, require
+from vaswani.infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
 
 _KEYS = {
     "N": "n_layer",

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from base.checked_json import read_json
-from base.errors import UserError, shown
-from infer.convert import bert, gpt2, marian, pytorch, t5, vit
-from infer.convert.folders import Imported
-from infer.convert.safetensors import NAME, load
-from infer.convert.weights import Weights
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError, shown
+from vaswani.infer.convert import bert, gpt2, marian, pytorch, t5, vit
+from vaswani.infer.convert.folders import Imported
+from vaswani.infer.convert.safetensors import NAME, load
+from vaswani.infer.convert.weights import Weights
 
 write = marian.write
 READERS = {

@@ -11,16 +11,16 @@ import numpy as np
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
-from base.checked_json import read_json
-from base.errors import UserError, shown
-from base.files import read_bytes, write_json, write_text
-from base.ids import BOS, EOS, PAD
-from data.imported import Marian
-from data.symbols import SPECIALS
-from data.tokenizer import Tokenizer
-from infer.convert import table
-from infer.convert.bart_names import sines_first, stacks, without_zero_biases
-from infer.convert.check import (
+from vaswani.checked_json import read_json
+from vaswani.data.imported import Marian
+from vaswani.data.symbols import SPECIALS
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError, shown
+from vaswani.files import read_bytes, write_json, write_text
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.convert import table
+from vaswani.infer.convert.bart_names import sines_first, stacks, without_zero_biases
+from vaswani.infer.convert.check import (
     KNOWN_NORMS,
     check_holds,
     check_tokenizer,
@@ -29,14 +29,14 @@ from infer.convert.check import (
     penalty_note,
     scored_pairs,
 )
-from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, ID, SIZE, configure, obey
-from infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
-from infer.convert.weights import Weights
-from infer.runs import Run
-from model.config import ACTIVATIONS, ModelConfig
-from model.positions import sinusoids
-from run.parameters import named
+from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.settings import BOOL, ID, SIZE, configure, obey
+from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
+from vaswani.infer.convert.weights import Weights
+from vaswani.infer.runs import Run
+from vaswani.model.config import ACTIVATIONS, ModelConfig
+from vaswani.model.positions import sinusoids
+from vaswani.run.parameters import named
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}

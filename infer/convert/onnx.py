@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import onnx
 
-from base.errors import UserError
-from base.files import write_bytes, write_text
-from base.ids import BOS, EOS, PAD
-from infer.convert.check import (
+from vaswani.errors import UserError
+from vaswani.files import write_bytes, write_text
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.convert.check import (
     KNOWN_NORMS,
     KNOWN_POSITIONS,
     ScoredPairs,
@@ -22,9 +22,9 @@ from infer.convert.check import (
     lengths,
     scored_pairs,
 )
-from infer.convert.onnx_graph import OPSET, decoder, encoder
-from infer.runs import Run
-from model.config import ACTIVATIONS, NORM_KINDS
+from vaswani.infer.convert.onnx_graph import OPSET, decoder, encoder
+from vaswani.infer.runs import Run
+from vaswani.model.config import ACTIVATIONS, NORM_KINDS
 
 LARGEST = 2**31 - 2**24  # bytes of parameters: a file has less than 2 GiB
 TOLERANCE = 1e-4

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from base.ids import PAD
-from model.config import ModelConfig
-from model.masks import MASKED
-from model.positions import alibi_slopes, frequencies, t5_buckets
+from vaswani.ids import PAD
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import MASKED
+from vaswani.model.positions import alibi_slopes, frequencies, t5_buckets
 
 OPSET = 20  # the first with Gelu
 IR_VERSION = 9  # the format's version of that time

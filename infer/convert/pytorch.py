@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from base.errors import UserError, shown
+from vaswani.errors import UserError, shown
 
 
 def load(path: Path, allowed: Sequence[Callable | tuple[Callable, str]] = ()) -> Any:

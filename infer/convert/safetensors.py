@@ -8,16 +8,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from base.errors import UserError, shown
-from base.files import write_json, write_text
-from data.imported import open_tokenizer
-from infer.convert.folders import Imported, nested, shapes
-from infer.convert.weights import Weights
-from infer.runs import Run
-from run.config import LARGEST, read_config
-from run.folder import as_json
-from run.parameters import named
-from tasks import task_of
+from vaswani.data.imported import open_tokenizer
+from vaswani.errors import UserError, shown
+from vaswani.files import write_json, write_text
+from vaswani.infer.convert.folders import Imported, nested, shapes
+from vaswani.infer.convert.weights import Weights
+from vaswani.infer.runs import Run
+from vaswani.run.config import LARGEST, read_config
+from vaswani.run.folder import as_json
+from vaswani.run.parameters import named
+from vaswani.tasks import task_of
 
 NAME = "model.safetensors"
 README = """Parameters of a Transformer in float32, under the names that its code gives them, such as

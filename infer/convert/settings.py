@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, shown
-from configs.common import default
+from vaswani.configs.common import default
+from vaswani.errors import UserError, shown
 
 OUR_ACTIVATIONS = {
     "relu": "relu",

@@ -11,14 +11,14 @@ import numpy as np
 from jax import export
 from safetensors.numpy import save_file
 
-from base.errors import UserError
-from base.files import write_bytes, write_json, write_text
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from infer.convert.check import ScoredPairs, check_tokenizer, compare, lengths, scored_pairs
-from infer.runs import Run
-from model.transformer import Transformer
-from run.parameters import named
+from vaswani.errors import UserError
+from vaswani.files import write_bytes, write_json, write_text
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.convert.check import ScoredPairs, check_tokenizer, compare, lengths, scored_pairs
+from vaswani.infer.runs import Run
+from vaswani.model.transformer import Transformer
+from vaswani.run.parameters import named
+from vaswani.tokens import Tokens
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 TOLERANCE = 1e-4

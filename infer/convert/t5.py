@@ -5,14 +5,14 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError, shown
-from data.imported import Unigram
-from infer.convert import table
-from infer.convert.folders import Imported, nested
-from infer.convert.settings import ID, SIZE, configure, obey, require
-from infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
-from infer.convert.weights import Weights
-from model.config import ModelConfig
+from vaswani.data.imported import Unigram
+from vaswani.errors import UserError, shown
+from vaswani.infer.convert import table
+from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.settings import ID, SIZE, configure, obey, require
+from vaswani.infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
 
 _FIXED: dict[str, Any] = {
     "tie_word_embeddings": True,

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from infer.convert.weights import Weights
-from model.config import ModelConfig
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
 
 # Our axes: d model (and D, the same), h heads, k and e their keys and values, f feed-forward, v vocabulary,
 # l positions, r buckets of distances, c classes.

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from base.checked_json import read_json
-from base.errors import UserError
-from infer.convert import bert, table
-from infer.convert.folders import Imported, nested
-from infer.convert.settings import BOOL, LARGEST, SIZE, Rule, configure, obey, require
-from infer.convert.weights import Weights
-from model.config import ModelConfig
-from tasks.vision import image_config
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.infer.convert import bert, table
+from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.settings import BOOL, LARGEST, SIZE, Rule, configure, obey, require
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
+from vaswani.tasks.vision import image_config
 
 _TABLE = """
 embeddings.cls_token                                       token                                    1 1 d

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from base.checked_json import read_json
-from base.errors import UserError, shown
-from base.files import read_bytes
-from base.ids import BOS, EOS, PAD, UNK
-from data.imported import is_of_tokenizers
-from data.symbols import SPECIALS
-from infer.convert.table import AXES
+from vaswani.checked_json import read_json
+from vaswani.data.imported import is_of_tokenizers
+from vaswani.data.symbols import SPECIALS
+from vaswani.errors import UserError, shown
+from vaswani.files import read_bytes
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.convert.table import AXES
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.

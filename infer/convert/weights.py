@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from base.errors import UserError, shown
+from vaswani.errors import UserError, shown
 
 
 class Weights:

@@ -13,16 +13,16 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import folders
-from infer.demo.server import listen
-from infer.options import define_decoding_flags, define_run_flags, start
+from vaswani.errors import UserError
+from vaswani.files import folders
+from vaswani.infer.demo.server import listen
+from vaswani.infer.options import define_decoding_flags, define_run_flags, start
 
 
 def main(options: Any) -> None:
     """Serves the page until Ctrl-C."""
-    from infer.demo.answers import Demo
-    from infer.runs import open_run
+    from vaswani.infer.demo.answers import Demo
+    from vaswani.infer.runs import open_run
 
     if not options.host.strip():  # which a socket takes for all addresses
         raise UserError("--host= is empty: name an address; 127.0.0.1 is reachable from this machine only")

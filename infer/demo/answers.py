@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from base.errors import UserError
-from base.keys import short_names
-from data.lines import is_blank
-from infer.attention.choices import choices_of_kinds, translation_choices
-from infer.attention.maps import attention_maps, output_ids, titled
-from infer.attention.page import as_json
-from infer.runs import Run, finite
-from infer.translate.explain import beam_tree
-from infer.translate.options import Decoding, chosen
-from infer.translate.translator import Hypothesis, Translator
-from search.beam import length_penalty
+from vaswani.data.lines import is_blank
+from vaswani.errors import UserError
+from vaswani.infer.attention.choices import choices_of_kinds, translation_choices
+from vaswani.infer.attention.maps import attention_maps, output_ids, titled
+from vaswani.infer.attention.page import as_json
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.translate.explain import beam_tree
+from vaswani.infer.translate.options import Decoding, chosen
+from vaswani.infer.translate.translator import Hypothesis, Translator
+from vaswani.keys import short_names
+from vaswani.search.beam import length_penalty
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence

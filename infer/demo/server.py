@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.html import assembled, inline_scripts, script_policy
+from vaswani.errors import UserError
+from vaswani.html import assembled, inline_scripts, script_policy
 
 Answer = Callable[[str, str], dict[str, Any]]  # of a text and a target to JSON values; `UserError` for a wrong sentence
 

@@ -10,16 +10,16 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from base.numbers import counted, from_nll
-from base.progress import Progress
-from data.pipeline import OnePass
-from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
-from run.averaging import named_steps
-from run.distributed import is_main
-from run.sharding import data_mesh, place_params, place_rows
-from tasks import task_of
-from tasks.task import Batch, Objective
+from vaswani.data.pipeline import OnePass
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.runs import Run, corpus_named, key_named, user_error_if_too_long
+from vaswani.numbers import counted, from_nll
+from vaswani.progress import Progress
+from vaswani.run.averaging import named_steps
+from vaswani.run.distributed import is_main
+from vaswani.run.sharding import data_mesh, place_params, place_rows
+from vaswani.tasks import task_of
+from vaswani.tasks.task import Batch, Objective
 
 
 class Sums(NamedTuple):

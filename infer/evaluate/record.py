@@ -11,14 +11,14 @@ from typing import Any
 
 import jax
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import output_file, write_text, writing
-from infer.runs import Run, as_one
-from infer.scores.bleu import ORACLE
-from run.config import SPLITS
-from run.distributed import is_main
-from run.parameters import count_parameters, params_sha256
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.files import output_file, write_text, writing
+from vaswani.infer.runs import Run, as_one
+from vaswani.infer.scores.bleu import ORACLE
+from vaswani.run.config import SPLITS
+from vaswani.run.distributed import is_main
+from vaswani.run.parameters import count_parameters, params_sha256
 
 ADDED = ("contrasts",)  # what other commands add to a record: lab.contrast
 _LONGEST_SPLIT = 50  # characters of a corpus's specification: a file's name has at most 255 bytes

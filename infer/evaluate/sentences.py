@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import UserError
-from base.numbers import counted
-from base.progress import Progress
-from data.sources import open_corpus
-from infer.runs import Run, as_one, corpus_named, key_named
-from infer.scores.pairs import language_of, read_pair
-from infer.translate.options import FULL_BATCH, Decoding
-from infer.translate.translator import Translation, Translator, note_unknown
-from run.averaging import named_steps
-from run.config import SPLITS
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.infer.runs import Run, as_one, corpus_named, key_named
+from vaswani.infer.scores.pairs import language_of, read_pair
+from vaswani.infer.translate.options import FULL_BATCH, Decoding
+from vaswani.infer.translate.translator import Translation, Translator, note_unknown
+from vaswani.numbers import counted
+from vaswani.progress import Progress
+from vaswani.run.averaging import named_steps
+from vaswani.run.config import SPLITS
 
 
 class Sentences(NamedTuple):

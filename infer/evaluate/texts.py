@@ -10,23 +10,23 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.numbers import from_nll
-from base.progress import Progress
-from data.batching import TextBatch
-from data.corpus import Corpus
-from data.pipeline import text_batches
-from data.prepared import Prepared
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from infer.evaluate.record import provenance
-from infer.runs import Run, corpus_named, key_named, user_error_if_too_long
-from infer.translate.translator import note_unknown
-from run.distributed import is_main
-from run.sharding import data_mesh, place_params, place_rows, process_shard
-from tasks import task_of
-from tasks.task import Objective
-from tasks.texts import open_text
+from vaswani.data.batching import TextBatch
+from vaswani.data.corpus import Corpus
+from vaswani.data.pipeline import text_batches
+from vaswani.data.prepared import Prepared
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.runs import Run, corpus_named, key_named, user_error_if_too_long
+from vaswani.infer.translate.translator import note_unknown
+from vaswani.numbers import from_nll
+from vaswani.progress import Progress
+from vaswani.run.distributed import is_main
+from vaswani.run.sharding import data_mesh, place_params, place_rows, process_shard
+from vaswani.tasks import task_of
+from vaswani.tasks.task import Objective
+from vaswani.tasks.texts import open_text
 
 
 def by_place(objective: Objective) -> Callable[[dict, TextBatch], tuple[Float[Array, " t"], Int[Array, " t"]]]:

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-from data.tokenizer import Tokenizer
-from infer.evaluate.record import provenance
-from infer.evaluate.sentences import Sentences, about, headline, translate
-from infer.runs import Run, as_one
-from infer.scores import bleu, oracle_length
-from infer.scores.bleu import Score
-from infer.scores.forced import check_lengths
-from infer.scores.lengths import by_length
-from infer.scores.perplexity import perplexity
-from infer.translate.options import FULL_BATCH, Decoding
-from infer.translate.translator import note_unknown
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.evaluate.sentences import Sentences, about, headline, translate
+from vaswani.infer.runs import Run, as_one
+from vaswani.infer.scores import bleu, oracle_length
+from vaswani.infer.scores.bleu import Score
+from vaswani.infer.scores.forced import check_lengths
+from vaswani.infer.scores.lengths import by_length
+from vaswani.infer.scores.perplexity import perplexity
+from vaswani.infer.translate.options import FULL_BATCH, Decoding
+from vaswani.infer.translate.translator import note_unknown
 
 
 def score(

@@ -5,15 +5,15 @@ Every sentence counts, since the gold tree decides which words are punctuation; 
 
 from typing import Any
 
-from base.errors import UserError
-from data.trees.linearise import restore
-from data.trees.tree import Tree
-from infer.evaluate.record import provenance
-from infer.evaluate.sentences import Sentences, about, headline, name_of, open_sentences, open_split, translate
-from infer.runs import Run
-from infer.scores import brackets
-from infer.scores.brackets import Parameters, score_sentence, summaries
-from infer.translate.options import Decoding
+from vaswani.data.trees.linearise import restore
+from vaswani.data.trees.tree import Tree
+from vaswani.errors import UserError
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.evaluate.sentences import Sentences, about, headline, name_of, open_sentences, open_split, translate
+from vaswani.infer.runs import Run
+from vaswani.infer.scores import brackets
+from vaswani.infer.scores.brackets import Parameters, score_sentence, summaries
+from vaswani.infer.translate.options import Decoding
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from base.errors import UserError
-from infer.inside.trace import Trace
-from infer.runs import Run
-from model.block import layer_norm
-from model.embed import Embedding
+from vaswani.errors import UserError
+from vaswani.infer.inside.trace import Trace
+from vaswani.infer.runs import Run
+from vaswani.model.block import layer_norm
+from vaswani.model.embed import Embedding
 
 STACKS = ("encoder", "decoder")
 

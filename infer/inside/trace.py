@@ -18,16 +18,16 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from base.errors import UserError, shown
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from infer.attention.maps import padded_row
-from infer.runs import Run, finite, user_error_if_too_long
-from model.block import FeedForward
-from model.config import ModelConfig
-from model.mixers.attention import Heads
-from model.stack import Stack
-from model.transformer import Transformer
+from vaswani.errors import UserError, shown
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.attention.maps import padded_row
+from vaswani.infer.runs import Run, finite, user_error_if_too_long
+from vaswani.model.block import FeedForward
+from vaswani.model.config import ModelConfig
+from vaswani.model.mixers.attention import Heads
+from vaswani.model.stack import Stack
+from vaswani.model.transformer import Transformer
+from vaswani.tokens import Tokens
 
 # Activations of a decoder that belong to the source.
 _OF_SOURCE = ("cross_attention/k", "cross_attention/v", "cross_attention/k_norm")

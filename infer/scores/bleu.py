@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 if TYPE_CHECKING:
-    from infer.scores.moses import Moses
+    from vaswani.infer.scores.moses import Moses
 
 # Those that the paper's tables show.
 TABLED = (
@@ -124,7 +124,7 @@ def tokenised_bleu(
             lines = [split_compounds(line) for line in lines]
         return lines
 
-    from infer.scores.moses import VERSION
+    from vaswani.infer.scores.moses import VERSION
 
     _check(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
@@ -228,7 +228,7 @@ def _scored(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Se
 
 @lru_cache
 def _moses(language: str) -> "Moses":
-    from infer.scores.moses import Moses
+    from vaswani.infer.scores.moses import Moses
 
     return Moses(lang=_code(language))  # one that it does not know, such as "de-DE", it takes for English
 

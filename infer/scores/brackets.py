@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from base.errors import UserError
-from base.numbers import whole
-from data.lines import read_lines
+from vaswani.data.lines import read_lines
+from vaswani.errors import UserError
+from vaswani.numbers import whole
 
 Pairs = tuple[tuple[str, str], ...]
 VALID = 0

@@ -7,16 +7,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from base.errors import UserError
-from base.ids import EOS
-from base.progress import Progress
-from data.length_batches import length_batches
-from data.tokenizer import Tokenizer
-from infer.runs import user_error_if_too_long
-from model.config import ModelConfig
-from run.distributed import is_main
-from run.sharding import data_mesh, fetch, place_params, row_parts, shard_rows
-from search.ensemble import model_or_ensemble
+from vaswani.data.length_batches import length_batches
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer.runs import user_error_if_too_long
+from vaswani.model.config import ModelConfig
+from vaswani.progress import Progress
+from vaswani.run.distributed import is_main
+from vaswani.run.sharding import data_mesh, fetch, place_params, row_parts, shard_rows
+from vaswani.search.ensemble import model_or_ensemble
 
 SHORTEST_ROW = 16
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from infer.scores.bleu import exact_match, sacrebleu
+from vaswani.infer.scores.bleu import exact_match, sacrebleu
 
 WIDTH = 5  # words of a band
 LAST = 60  # words; longer sources are one band

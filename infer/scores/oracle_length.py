@@ -8,11 +8,11 @@ are trained with EOS or without; ours always with it.
 from collections.abc import Sequence
 from typing import Any
 
-from data.tokenizer import Tokenizer
-from infer.scores.bleu import Score
-from infer.scores.forced import line_sums
-from model.config import ModelConfig
-from search.scoring import forced_errors
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.infer.scores.bleu import Score
+from vaswani.infer.scores.forced import line_sums
+from vaswani.model.config import ModelConfig
+from vaswani.search.scoring import forced_errors
 
 
 def exact_match(

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from base.errors import UserError
-from base.numbers import counted
-from data.lines import read_lines
+from vaswani.data.lines import read_lines
+from vaswani.errors import UserError
+from vaswani.numbers import counted
 
 
 def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]]:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from base.numbers import from_nll
-from data.tokenizer import Tokenizer
-from infer.scores.forced import line_sums
-from model.config import ModelConfig
-from search.scoring import forced_log_probs
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.infer.scores.forced import line_sums
+from vaswani.model.config import ModelConfig
+from vaswani.numbers import from_nll
+from vaswani.search.scoring import forced_log_probs
 
 # Returns the log-probability (nats) of each target given its source, EOS included: that of a forced translation.
 line_log_probs = partial(line_sums, forced_log_probs)

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from sacrebleu.metrics import BLEU, CHRF
 from scipy.stats import permutation_test
 
-from base.errors import UserError
-from infer.scores.bleu import scorer as bleu_scorer
+from vaswani.errors import UserError
+from vaswani.infer.scores.bleu import scorer as bleu_scorer
 
 SAMPLES = 10_000  # exchanges
 DRAWS = 1_000  # of sentences, for the intervals

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from base.errors import UserError
-from base.ids import EOS, PAD, UNK
-from base.tokens import Tokens
-from data.corrupt import MASK
-from data.tokenizer import STAND_IN, Tokenizer
-from infer.runs import Run, finite
-from infer.translate.stream import by_line
-from model.config import ModelConfig
-from model.masked_lm import MaskedLM
+from vaswani.data.corrupt import MASK
+from vaswani.data.tokenizer import STAND_IN, Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS, PAD, UNK
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.translate.stream import by_line
+from vaswani.model.config import ModelConfig
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.tokens import Tokens
 
 BLANK = "___"
 ROW = 16  # rows are filled up to multiples of this length, each of which is compiled

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from base.ids import EOS
-from base.tokens import Tokens
-from data.classes import classes_of
-from infer.runs import Run, finite
-from infer.texts.blanks import row
-from infer.translate.stream import by_line
-from model.masked_lm import MaskedLM
+from vaswani.data.classes import classes_of
+from vaswani.ids import EOS
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.texts.blanks import row
+from vaswani.infer.translate.stream import by_line
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.tokens import Tokens
 
 
 @partial(jax.jit, static_argnums=0)

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from base.errors import UserError
-from base.ids import BOS, UNK
-from infer.runs import Run, finite
-from infer.translate.options import Decoding
-from infer.translate.stages import find
-from infer.translate.translator import Hypothesis, hypotheses_of, search_of
-from model.language_model import LanguageModel
-from search.state import Hypotheses
+from vaswani.errors import UserError
+from vaswani.ids import BOS, UNK
+from vaswani.infer.runs import Run, finite
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.stages import find
+from vaswani.infer.translate.translator import Hypothesis, hypotheses_of, search_of
+from vaswani.model.language_model import LanguageModel
+from vaswani.search.state import Hypotheses
 
 
 def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis]:

@@ -33,13 +33,20 @@ from typing import Any
 
 from absl import flags
 
-from base.errors import UserError
-from base.files import output_file
-from data.corpus import target_language
-from data.lines import lines_left
-from infer.options import decoding, define_batch_flag, define_decoding_flags, define_run_flags, start, within_limits
-from infer.translate.consensus import METRICS
-from infer.translate.options import FULL_BATCH, Sampling
+from vaswani.data.corpus import target_language
+from vaswani.data.lines import lines_left
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.infer.options import (
+    decoding,
+    define_batch_flag,
+    define_decoding_flags,
+    define_run_flags,
+    start,
+    within_limits,
+)
+from vaswani.infer.translate.consensus import METRICS
+from vaswani.infer.translate.options import FULL_BATCH, Sampling
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program
@@ -162,10 +169,10 @@ def main(options: Any) -> None:
     """Translates standard input with a run, or with an ensemble of runs."""
     import jax
 
-    from infer.runs import as_one, open_runs
-    from infer.translate.explain import explained
-    from infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
-    from infer.translate.translator import Translator
+    from vaswani.infer.runs import as_one, open_runs
+    from vaswani.infer.translate.explain import explained
+    from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
+    from vaswani.infer.translate.translator import Translator
 
     runs = open_runs(options.workdir, options.checkpoint)
     sampling = None

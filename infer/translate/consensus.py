@@ -17,7 +17,7 @@ def consensus(texts: Sequence[str], metric: str, language: str = "") -> int:
     """
     from sacrebleu.metrics import CHRF  # only now: translating by search never needs it
 
-    from infer.scores.bleu import scorer as bleu_of
+    from vaswani.infer.scores.bleu import scorer as bleu_of
 
     scorer = CHRF() if metric == "chrf" else bleu_of(language, effective_order=True)
     counts = Counter(texts)  # a text that occurs twice is scored once

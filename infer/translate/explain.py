@@ -15,22 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from base.errors import UserError
-from base.files import write_text, writing
-from base.html import assembled, embedded, inline_scripts, script_policy
-from base.ids import EOS
-from data.lines import is_blank
-from data.tokenizer import Tokenizer
-from infer.attention.page import labels
-from infer.translate.options import Decoding
-from infer.translate.stream import chunks
-from infer.translate.translator import row_lengths, search_of
-from model.config import ModelConfig
-from search import state as states
-from search.beam import Extensions, consider, length_penalty
-from search.ensemble import model_or_ensemble
-from search.rules import Rules
-from search.state import Hypotheses, Model, Search, SearchState
+from vaswani.data.lines import is_blank
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.files import write_text, writing
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.ids import EOS
+from vaswani.infer.attention.page import labels
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.stream import chunks
+from vaswani.infer.translate.translator import row_lengths, search_of
+from vaswani.model.config import ModelConfig
+from vaswani.search import state as states
+from vaswani.search.beam import Extensions, consider, length_penalty
+from vaswani.search.ensemble import model_or_ensemble
+from vaswani.search.rules import Rules
+from vaswani.search.state import Hypotheses, Model, Search, SearchState
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 LIMITS: dict[str, tuple[int | float, int | float]] = {
     "beam": (1, 1000),  # memory for attention over the KV cache grows with the square of the beam

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from run.sharding import fetch
-from search import state as states
-from search.state import Hypotheses, Model, Search, SearchState
+from vaswani.run.sharding import fetch
+from vaswani.search import state as states
+from vaswani.search.state import Hypotheses, Model, Search, SearchState
 
 FEWEST = 8  # rows of a batch that others have left
 

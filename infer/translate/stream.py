@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, NamedTuple
 
-from base.errors import UserError
-from base.numbers import counted
-from base.progress import Progress
-from data.lines import LONGEST_LINE, check_has_line_feeds, is_blank
-from infer.translate.consensus import consensus
-from infer.translate.nbest import entry
-from infer.translate.translator import Required, Translation, Translator, note_unknown
+from vaswani.data.lines import LONGEST_LINE, check_has_line_feeds, is_blank
+from vaswani.errors import UserError
+from vaswani.infer.translate.consensus import consensus
+from vaswani.infer.translate.nbest import entry
+from vaswani.infer.translate.translator import Required, Translation, Translator, note_unknown
+from vaswani.numbers import counted
+from vaswani.progress import Progress
 
 _BLOCK = 1 << 16  # bytes
 _PATIENCE = 0.5  # seconds: what writes without a pause is never cut short, so that it is translated in the same batches

@@ -17,25 +17,25 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from base.errors import UserError
-from base.ids import EOS, UNK
-from base.notes import note
-from base.numbers import counted
-from data.length_batches import LengthBatch, length_batches
-from data.lines import is_blank
-from data.tokenizer import STAND_IN, Tokenizer
-from infer.runs import Run
-from infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
-from infer.translate.options import FULL_BATCH, Decoding, chosen
-from infer.translate.stages import find
-from model.config import ModelConfig
-from run.sharding import data_mesh, place_params, row_parts, shard_rows
-from search.beam import beam_search
-from search.diverse import diverse_search
-from search.ensemble import model_or_ensemble
-from search.rules import Rules
-from search.sampling import sample
-from search.state import Hypotheses, Search
+from vaswani.data.length_batches import LengthBatch, length_batches
+from vaswani.data.lines import is_blank
+from vaswani.data.tokenizer import STAND_IN, Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS, UNK
+from vaswani.infer.runs import Run
+from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
+from vaswani.infer.translate.options import FULL_BATCH, Decoding, chosen
+from vaswani.infer.translate.stages import find
+from vaswani.model.config import ModelConfig
+from vaswani.notes import note
+from vaswani.numbers import counted
+from vaswani.run.sharding import data_mesh, place_params, row_parts, shard_rows
+from vaswani.search.beam import beam_search
+from vaswani.search.diverse import diverse_search
+from vaswani.search.ensemble import model_or_ensemble
+from vaswani.search.rules import Rules
+from vaswani.search.sampling import sample
+from vaswani.search.state import Hypotheses, Search
 
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces

@@ -10,12 +10,12 @@ own training texts, and that of always naming the class that is most frequent th
 import numpy as np
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.files import folder
-from data.imported import open_tokenizer
-from data.sources import open_corpus
-from run.config import read_config
+from vaswani.command import run
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import folder
+from vaswani.run.config import read_config
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "folder of the run", required=True)
 

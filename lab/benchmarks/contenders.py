@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs.common import default
-from data.batching import Batch, TextBatch
-from model.config import ModelConfig
-from model.positions import sinusoids
-from tasks import translation
-from tasks.task import Objective
-from train.optim import optimizer
-from train.step import init_state, make_train_step
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch, TextBatch
+from vaswani.model.config import ModelConfig
+from vaswani.model.positions import sinusoids
+from vaswani.tasks import translation
+from vaswani.tasks.task import Objective
+from vaswani.train.optim import optimizer
+from vaswani.train.step import init_state, make_train_step
 
 
 class Step(NamedTuple):

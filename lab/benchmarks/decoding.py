@@ -29,15 +29,15 @@ import jax.numpy as jnp
 import numpy as np
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.ids import EOS
-from base.processors import cpus
-from model.config import ModelConfig
-from model.transformer import Transformer, init_params
-from search.beam import beam_search
-from search.scoring import forced_log_probs
-from search.state import run_search
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.processors import cpus
+from vaswani.search.beam import beam_search
+from vaswani.search.scoring import forced_log_probs
+from vaswani.search.state import run_search
 
 TOKENS = 20
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -88,7 +88,7 @@ def ctranslate2_model(config: ModelConfig, params: Any, folder: str, stored: str
     try:
         import ctranslate2
 
-        from infer.convert.ctranslate2 import specification
+        from vaswani.infer.convert.ctranslate2 import specification
     except ImportError as error:
         raise UserError("this needs CTranslate2: pip install -e '.[bench]'") from error
     spec = specification(config, jax.tree.map(np.array, params))

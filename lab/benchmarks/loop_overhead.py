@@ -22,9 +22,9 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from base.command import run
-from base.errors import UserError
-from base.table import as_text
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.table import as_text
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "what is trained, any task on text; default: see above")
 _SMALL = "a small model"

@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.memory import largest_resident
-from configs.common import default
-from data.cache import prepare
-from data.imported import open_tokenizer
-from data.pipeline import TrainingBatches
-from data.prepared import Prepared
-from data.tokenizer import Tokenizer
 from lab.benchmarks.accelerator.process import in_fresh_process
+from vaswani.command import run
+from vaswani.configs.common import default
+from vaswani.data.cache import prepare
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.pipeline import TrainingBatches
+from vaswani.data.prepared import Prepared
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.memory import largest_resident
 
 
 def write_corpus(path: Path, pairs: int) -> None:

@@ -23,17 +23,17 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
-from base.compiled import DIRECTORY
-from base.errors import UserError
-from base.table import Table, as_text, number
-from data.lines import read_lines
-from infer.convert.check import penalty_note
-from infer.runs import open_run
-from infer.scores.bleu import sacrebleu
-from infer.scores.pairs import read_pair
-from infer.translate.options import chosen
-from infer.translate.translator import Translator
-from run.folder import cpu_model
+from vaswani.compiled import DIRECTORY
+from vaswani.data.lines import read_lines
+from vaswani.errors import UserError
+from vaswani.infer.convert.check import penalty_note
+from vaswani.infer.runs import open_run
+from vaswani.infer.scores.bleu import sacrebleu
+from vaswani.infer.scores.pairs import read_pair
+from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.translator import Translator
+from vaswani.run.folder import cpu_model
+from vaswani.table import Table, as_text, number
 
 BATCH = 2_048  # CTranslate2's source subwords in a batch, as many as ours; it sorts sentences by length, too
 LONGEST = 256  # subwords of CTranslate2's outputs
@@ -182,7 +182,7 @@ def export(options: Any, folder: Path) -> ConfigDict:
       UserError: CTranslate2 is not installed, or cannot hold the model.
     """
     try:
-        from infer.convert import ctranslate2
+        from vaswani.infer.convert import ctranslate2
     except ImportError as error:
         raise UserError("this needs CTranslate2: pip install -e '.[bench]'") from error
     run = open_run(options.workdir)

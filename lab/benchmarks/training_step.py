@@ -27,13 +27,13 @@ from typing import Any
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.memory import largest_resident
-from data.batching import random_batch
 from lab.benchmarks.contenders import our_step, torch_step
 from lab.benchmarks.decoding import timed
-from model.config import ModelConfig
+from vaswani.command import run
+from vaswani.data.batching import random_batch
+from vaswani.errors import UserError
+from vaswani.memory import largest_resident
+from vaswani.model.config import ModelConfig
 
 TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step, a multiple of --length", lower_bound=1)
 LENGTH = flags.DEFINE_integer("length", 32, "tokens per row", lower_bound=1)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from base.table import Table
 from lab.cards import of_tables
 from lab.cards.card import Card, counts, table
 from lab.studies.index import studies
-from paper.records import Records
+from vaswani.paper.records import Records
+from vaswani.table import Table
 
 
 def cards(records: Records) -> list[Card]:

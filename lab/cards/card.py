@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import with_interval
-from base.table import NOT_RUN, Code, Table, mean, number
 from lab.reproduce.command import RECORDS, obstacle
-from paper.records import RunRecord
-from paper.rows import RowRuns
-from paper.tables.cost import cost
-from paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value
+from vaswani.intervals import with_interval
+from vaswani.paper.records import RunRecord
+from vaswani.paper.rows import RowRuns
+from vaswani.paper.tables.cost import cost
+from vaswani.paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value
+from vaswani.table import NOT_RUN, Code, Table, mean, number
 
 OPEN, NO_RULE = "open", "no rule"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)

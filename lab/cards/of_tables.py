@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from base.table import NOT_RUN, difference, number
-from configs.small import CORRELATION, SEEDS_BLEU, SEEDS_PERPLEXITY
 from lab.cards.card import (
     NO_SEEDS,
     OPEN,
@@ -21,12 +19,13 @@ from lab.cards.card import (
     verdict_by_number,
 )
 from lab.studies.multi30k_raw.design import SEEDS
-from paper.published import MULTI30K, TABLE2, TABLE3, TABLE4
-from paper.records import Records
-from paper.rows import RowRuns, row_runs
-from paper.tables import table1, table2, table3, table4
-from paper.tables.cost import devices
-from paper.tables.trend import (
+from vaswani.configs.small import CORRELATION, SEEDS_BLEU, SEEDS_PERPLEXITY
+from vaswani.paper.published import MULTI30K, TABLE2, TABLE3, TABLE4
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, row_runs
+from vaswani.paper.tables import table1, table2, table3, table4
+from vaswani.paper.tables.cost import devices
+from vaswani.paper.tables.trend import (
     Correlation,
     by_seed,
     correlation,
@@ -35,6 +34,7 @@ from paper.tables.trend import (
     spread_of_seeds,
     with_the_sign,
 )
+from vaswani.table import NOT_RUN, difference, number
 
 CLOSE = 0.1  # by which a measured exponent may differ from the paper's
 POWERS = {"O(1)": 0, "O(n)": 1, "O(n/r)": 1}  # of n

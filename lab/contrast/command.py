@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import write_json
-from base.intervals import wilson
-from base.table import Table, as_text, number
-from data.sources import open_corpus
-from infer.runs import Run, open_run
-from infer.scores.perplexity import line_log_probs
 from lab.contrast.pairs import Pairs, minimal_pairs, shown
 from lab.contrast.sentences import RELATIONS
-from paper.heads.measure import direction
-from paper.records import newest_evaluation, read_run
-from run.parameters import params_sha256
+from vaswani.checked_json import read_json
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.perplexity import line_log_probs
+from vaswani.intervals import wilson
+from vaswani.paper.heads.measure import direction
+from vaswani.paper.records import newest_evaluation, read_run
+from vaswani.run.parameters import params_sha256
+from vaswani.table import Table, as_text, number
 
 
 def main(options: Any) -> None:

@@ -2,9 +2,9 @@
 
 from functools import lru_cache
 
-from base.progress import Progress
-from data.grammar import sentences as grammar
 from lab.contrast.sentences import RELATIONS, contrasts
+from vaswani.data.grammar import sentences as grammar
+from vaswani.progress import Progress
 
 Band = tuple[int, int | None]
 Pairs = dict[tuple[str, Band], list[tuple[str, str, str]]]  # by relation and band: (English, right, wrong German)

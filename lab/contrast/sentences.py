@@ -9,8 +9,8 @@ from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
-from data.grammar.lexicon import AUXILIARIES, ER, IT, NOMINATIVE, PLURAL, Lexicon
-from data.grammar.sentences import Example, written
+from vaswani.data.grammar.lexicon import AUXILIARIES, ER, IT, NOMINATIVE, PLURAL, Lexicon
+from vaswani.data.grammar.sentences import Example, written
 
 RELATIONS = {  # name: what is wrong
     "agreement": "the number of a finite verb",

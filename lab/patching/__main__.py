@@ -16,7 +16,7 @@ from typing import Any
 
 from absl import flags
 
-from infer.options import define_run_flags, start
+from vaswani.infer.options import define_run_flags, start
 
 
 def main(options: Any) -> None:

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import UserError
-from base.files import write_json, write_text
-from base.intervals import wilson
-from base.markers import rewritten
-from base.progress import Progress
-from base.table import Table, as_markdown, as_text
-from infer.evaluate.record import provenance
-from infer.inside.trace import Patch, Trace, trace
-from infer.runs import Run, open_run
 from lab.patching.pairs import minimal_pairs
-from paper.heads.measure import direction
-from run.folder import as_json
+from vaswani.errors import UserError
+from vaswani.files import write_json, write_text
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.inside.trace import Patch, Trace, trace
+from vaswani.infer.runs import Run, open_run
+from vaswani.intervals import wilson
+from vaswani.markers import rewritten
+from vaswani.paper.heads.measure import direction
+from vaswani.progress import Progress
+from vaswani.run.folder import as_json
+from vaswani.table import Table, as_markdown, as_text
 
 RECORD = Path("lab/patching/record.json")
 PAGE = Path("docs/inside.md")

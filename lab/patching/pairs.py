@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from data.grammar import sentences as grammar
-from data.grammar.lexicon import NOUNS, VERBS, Noun, Verb
+from vaswani.data.grammar import sentences as grammar
+from vaswani.data.grammar.lexicon import NOUNS, VERBS, Noun, Verb
 
 _WORDS: tuple[Noun | Verb, ...] = (*NOUNS, *VERBS)
 _FORMS = Counter(form for word in _WORDS for form in set(word.en))

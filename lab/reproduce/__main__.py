@@ -14,8 +14,8 @@ A run that began with another's parameters or subwords (--init, data.tokenizer) 
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
+from vaswani.command import run
+from vaswani.errors import UserError
 
 
 def main(argv: list[str]) -> int:

@@ -8,11 +8,11 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import output_folder
-from base.table import Table, as_text, number
-from paper.provenance import ROOT, caveats
-from paper.records import RunRecord, find_records, read_run, without_flags
+from vaswani.errors import UserError
+from vaswani.files import output_folder
+from vaswani.paper.provenance import ROOT, caveats
+from vaswani.paper.records import RunRecord, find_records, read_run, without_flags
+from vaswani.table import Table, as_text, number
 
 RECORDS = (ROOT / "paper" / "records", ROOT / "lab" / "studies")  # the folders of the records that come with the code
 COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")

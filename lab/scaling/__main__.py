@@ -10,11 +10,11 @@ versions. It is made again if its arguments change or its line is deleted. The t
 import sys
 from pathlib import Path
 
-from base.command import run
-from base.files import write_text
-from base.markers import rewritten
 from lab.scaling import cases as scaling
-from paper.records import save
+from vaswani.command import run
+from vaswani.files import write_text
+from vaswani.markers import rewritten
+from vaswani.paper.records import save
 
 PAGE = Path("docs/scaling.md")
 BEGIN = "<!-- tables: made by `python -m lab.scaling` -->"

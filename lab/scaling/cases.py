@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.checked_json import read_json_lines
-from base.errors import UserError
-from base.table import Markdown, Table, as_markdown
-from train.aot.gpus import cudnn_calls
-from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
+from vaswani.checked_json import read_json_lines
+from vaswani.errors import UserError
+from vaswani.table import Markdown, Table, as_markdown
+from vaswani.train.aot.gpus import cudnn_calls
+from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("paper/records/compiled.jsonl")
 A_CHIP = 6_250  # positions per side and chip: weak scaling starts from the paper's 25,000 on four chips

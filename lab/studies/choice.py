@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from base.table import NOT_RUN, Table, number
-from paper.records import Records, RunRecord
-from paper.rows import dagger_notes_on, identity, load, marked
-from run.folder import as_json
+from vaswani.paper.records import Records, RunRecord
+from vaswani.paper.rows import dagger_notes_on, identity, load, marked
+from vaswani.run.folder import as_json
+from vaswani.table import NOT_RUN, Table, number
 
 _DIVERGED = re.compile(r"update \d+: the loss is \S+ and the gradient norm ")  # of train.metrics.NotFiniteError
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import with_interval
-from base.table import Table
 from lab.cards.card import Card
-from paper.launch import folder_of, sweep, train
-from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, row_runs, run_notes
-from paper.tables.cost import cost
-from paper.tables.trend import paired_differences
+from vaswani.intervals import with_interval
+from vaswani.paper.launch import folder_of, sweep, train
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, caveat_notes, row_runs, run_notes
+from vaswani.paper.tables.cost import cost
+from vaswani.paper.tables.trend import paired_differences
+from vaswani.table import Table
 
 Runs = dict[str, RowRuns]  # by the name of a row
 Column = Callable[[str, Runs], str]  # the cell of the row of this name

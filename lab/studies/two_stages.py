@@ -6,7 +6,7 @@ Each design says in its docstring what is compared, and what would show or refut
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from base.keys import changed
+from vaswani.keys import changed
 
 STAGES = ("choose", "test")
 SEEDS = (1, 2, 3)  # of stage 2, unless a study has more; stage 1 has seed 0

@@ -16,10 +16,6 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.files import write_json
-from base.table import as_text
-from data.batching import random_batch
 from lab.benchmarks.accelerator import checks, device, libraries, numerics, report, trainer
 from lab.benchmarks.accelerator.checks import LEAST, check_corpora, check_device, check_packages
 from lab.benchmarks.accelerator.process import Ended, in_fresh_process, run_whole
@@ -38,11 +34,15 @@ from lab.benchmarks.accelerator.report import page, tables
 from lab.benchmarks.accelerator.training import emptied
 from lab.benchmarks.accelerator.whole_model import packed_and_alone
 from lab.benchmarks.contenders import Peer, our_step, torch_step
-from model.config import ModelConfig
-from model.transformer import init_params
-from tasks.translation import objective
 from tests.conftest import ROOT
 from tests.extras import needed
+from vaswani.data.batching import random_batch
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.table import as_text
+from vaswani.tasks.translation import objective
 
 
 @pytest.mark.long  # .ci/run runs it
@@ -391,7 +391,7 @@ def test_a_row_counts_all_updates_and_minutes_of_a_run_that_was_resumed(
     from types import SimpleNamespace
 
     from lab.benchmarks.accelerator import training
-    from run.averaging import Checkpoint
+    from vaswani.run.averaging import Checkpoint
 
     checkpoints = [Checkpoint(step, 0.0, {}) for step in (5_000, 6_000)]
     lines = [{"kind": "train", "seconds": 300.0}, {"kind": "valid"}, {"kind": "train", "seconds": 390.0}]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.table import as_csv, as_markdown, as_text
 from lab import cards, results
 from lab.cards import card, of_tables
 from lab.cards.card import VERDICTS, Card
@@ -30,14 +29,15 @@ from lab.studies.scan_length import study as scan_length
 from lab.studies.scores import study as scores_study
 from lab.studies.second import study as second
 from lab.studies.second.design import EQUIVALENT
-from paper.published import MULTI30K, TABLE3
-from paper.records import Records, find_records
-from paper.report import page
-from paper.results import write_record
-from paper.tables import table2, table3
-from paper.tables.trend import Correlation
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
+from vaswani.paper.published import MULTI30K, TABLE3
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.report import page
+from vaswani.paper.results import write_record
+from vaswani.paper.tables import table2, table3
+from vaswani.paper.tables.trend import Correlation
+from vaswani.table import as_csv, as_markdown, as_text
 
 EMPTY = Records([], [], [], [])
 

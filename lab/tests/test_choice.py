@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from base.table import Table
 from lab.studies.choice import notes_on, validated
 from lab.studies.families import study as families
 from lab.studies.g2p import study as g2p
@@ -20,9 +19,10 @@ from lab.studies.scaling import study as scaling
 from lab.studies.scan import study as scan
 from lab.studies.scores import study as scores_study
 from lab.studies.scores.design import CHOSEN, RATES
-from paper.records import find_records
-from paper.rows import row_runs
 from tests.planted import plant, planted_config, scores
+from vaswani.paper.records import find_records
+from vaswani.paper.rows import row_runs
+from vaswani.table import Table
 
 DEEP = f"{norms.FILE}:post-12-4"
 DIRTY = {"git": {"commit": "0" * 40, "dirty": True}}

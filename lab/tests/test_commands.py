@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from base.errors import UserError
 from lab import command
-from tests.base.test_commands import GUARD, SCOPES, check_help
 from tests.conftest import ROOT
 from tests.slow import slow_but
+from tests.vaswani.test_commands import GUARD, SCOPES, check_help
+from vaswani.errors import UserError
 
 FOLDERS = ("benchmarks", "tests")
 PATHS = [path for path in sorted((ROOT / "lab").rglob("*.py")) if GUARD in path.read_text()]

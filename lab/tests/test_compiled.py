@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from base.markers import rewritten
 from lab.scaling import __main__ as scaling
 from lab.scaling import cases as library
 from tests.conftest import ROOT
 from tests.train.test_compile import check
+from vaswani.markers import rewritten
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from infer.runs import Run, open_run
-from infer.scores.perplexity import line_log_probs
 from lab.contrast import command
 from lab.contrast.pairs import BANDS, band_of, minimal_pairs
 from lab.contrast.sentences import RELATIONS
-from paper.records import read_run
-from run.parameters import params_sha256
 from tests import tiny
 from tests.planted import scores
+from vaswani.errors import UserError
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.perplexity import line_log_probs
+from vaswani.paper.records import read_run
+from vaswani.run.parameters import params_sha256
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from base.html import assembled
-from infer.attention import page
-from infer.demo import server
-from infer.translate import explain
+from vaswani.html import assembled
+from vaswani.infer.attention import page
+from vaswani.infer.demo import server
+from vaswani.infer.translate import explain
 
 PAGES = (page.TEMPLATE, server.PAGE, explain.TEMPLATE)
 Colour = tuple[float, float, float]

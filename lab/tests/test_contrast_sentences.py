@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from data.grammar.lexicon import BASE
-from data.grammar.rich import RICH
-from data.grammar.sentences import Example, Links, lexicon_of, pair
-from data.trees.tree import Tree
 from lab.contrast.sentences import RELATIONS, contrasts
+from vaswani.data.grammar.lexicon import BASE
+from vaswani.data.grammar.rich import RICH
+from vaswani.data.grammar.sentences import Example, Links, lexicon_of, pair
+from vaswani.data.trees.tree import Tree
 
 
 def example(

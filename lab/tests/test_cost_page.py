@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
-from base.processors import cpus
 from lab.benchmarks.cost import corpus, devices, growth, sizes, table
 from tests import commands
+from vaswani.errors import UserError
+from vaswani.processors import cpus
 
 GROWTH: dict[str, Any] = {
     "grows": "length",

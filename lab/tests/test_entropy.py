@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from data.grammar.sentences import pair
-from data.grammar.syntax import Draft, leaf
-from data.trees.tree import Tree
 from lab import entropy
 from tests import tiny
 from tests.commands import run
+from vaswani.data.grammar.sentences import pair
+from vaswani.data.grammar.syntax import Draft, leaf
+from vaswani.data.trees.tree import Tree
 
 
 def spells_cats(d: Draft) -> tuple[Tree, list]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
 from lab.benchmarks.overhead import table
+from vaswani.errors import UserError
 
 RECORD: dict[str, Any] = {
     "config": "configs/x.py",

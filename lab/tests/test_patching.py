@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from base.checked_json import read_json
-from base.errors import UserError
-from data.grammar.lexicon import NOUNS
-from infer.inside.trace import trace
-from infer.runs import Run, open_run
 from lab.patching import command
 from lab.patching.pairs import minimal_pairs
 from tests import tiny
+from vaswani.checked_json import read_json
+from vaswani.data.grammar.lexicon import NOUNS
+from vaswani.errors import UserError
+from vaswani.infer.inside.trace import trace
+from vaswani.infer.runs import Run, open_run
 
 ROOT = Path(__file__).parent.parent.parent
 MEASURED = {

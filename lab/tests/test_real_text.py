@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from base.errors import UserError
-from base.ids import EOS
 from lab.benchmarks import real_text
 from tests import tiny
 from tests.extras import needed
+from vaswani.errors import UserError
+from vaswani.ids import EOS
 
 
 def test_a_wrong_reference_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,8 +89,8 @@ def test_a_training_step_that_cannot_be_compared_is_one_line(flag: str, said: st
 def test_a_bag_of_words_is_for_classifiers(tmp_path: Path) -> None:
     import json
 
-    from configs.common import default
     from tests import commands
+    from vaswani.configs.common import default
 
     (tmp_path / "config.json").write_text(json.dumps(default().to_dict()))
     done = commands.run("lab.benchmarks.bag_of_words", f"--workdir={tmp_path}")
@@ -99,7 +99,7 @@ def test_a_bag_of_words_is_for_classifiers(tmp_path: Path) -> None:
 
 
 def test_the_table_says_by_what_each_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from configs.common import default
+    from vaswani.configs.common import default
 
     monkeypatch.setattr(real_text, "version", lambda package: "1")
     contender = real_text.Contender("ctranslate2", "float32", 1)

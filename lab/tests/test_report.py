@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from base.table import as_text
 from lab import cards
 from lab.command import commands, make
 from lab.studies.index import STUDIES, studies
-from paper.records import Records, find_records
-from paper.report.curves import curves, other_curves
-from paper.report.report import report
-from paper.rows import load
 from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.report.curves import curves, other_curves
+from vaswani.paper.report.report import report
+from vaswani.paper.rows import load
+from vaswani.table import as_text
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
 from lab.reproduce import command as reproduce
-from paper import provenance
-from paper.records import RunRecord, find_records, read_run, save
-from paper.results import make_record
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
+from vaswani.errors import UserError
+from vaswani.paper import provenance
+from vaswani.paper.records import RunRecord, find_records, read_run, save
+from vaswani.paper.results import make_record
 
 CONFIG = planted_config("lab/studies/layers/design.py:attention", seed=1)
 BESIDE = CONFIG | {"data": CONFIG["data"] | {"train": "text:../corpus/train.{en,de}"}}

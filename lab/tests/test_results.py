@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.errors import UserError
 from lab import results
 from lab.studies.index import STUDIES
-from paper.records import Records, find_records
-from paper.results import RECORDS, record_runs
-from paper.rows import row_runs
 from tests.conftest import ROOT
 from tests.paper.test_records import check_records, check_that_it_is_as_written
 from tests.planted import plant, planted_config, scores
+from vaswani.errors import UserError
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.results import RECORDS, record_runs
+from vaswani.paper.rows import row_runs
 
 ATTENTION = "lab/studies/layers/design.py:attention"
 MADE_BY = re.compile(r"Matplotlib v[\d.]+")

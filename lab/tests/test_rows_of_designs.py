@@ -7,19 +7,19 @@ import re
 
 import pytest
 
-from configs.ablations import ROWS
-from configs.ablations import get_config as ablation
-from data.scan import SPLITS
 from lab.studies.g2p import design as g2p
 from lab.studies.layers.design import D_FF
 from lab.studies.layers.design import get_config as layers
 from lab.studies.second import design as second
-from model.parameter_count import parameter_count
-from paper.published import TABLE3
-from run.folder import model_config
 from tests.conftest import ROOT
 from tests.repo.test_configs import check_parameters
 from tests.slow import slow_but
+from vaswani.configs.ablations import ROWS
+from vaswani.configs.ablations import get_config as ablation
+from vaswani.data.scan import SPLITS
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.published import TABLE3
+from vaswani.run.folder import model_config
 
 NAMES = [
     *("multi30k_raw", "g2p"),

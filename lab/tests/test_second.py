@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from configs.ablations import ROWS
 from lab.studies.choice import choice
 from lab.studies.second import study as second
 from lab.studies.second.design import EQUIVALENT, PRIMARY, get_config
-from paper.records import Records, find_records
 from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
+from vaswani.configs.ablations import ROWS
+from vaswani.paper.records import Records, find_records
 
 EMPTY = Records([], [], [], [])
 SEEDS = np.array([-0.004, 0.001, 0.003])

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.table import Table
 from lab.results import TABLES
 from lab.studies.bottleneck import study as bottleneck
 from lab.studies.bottleneck.design import RATES
@@ -35,16 +34,17 @@ from lab.studies.scaling.design import LONG_ROWS, ROWS
 from lab.studies.scan import study as scan
 from lab.studies.scan_length import study as scan_length
 from lab.studies.scores import study as scores_study
-from model.parameter_count import parameter_count
-from paper.records import Records, find_records
-from paper.rows import load
-from run.folder import model_config
-from tasks.loss import Loss
 from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
-from train.aot.flops import update_flops
-from train.metrics import NotFiniteError, Reporter
-from train.step import Sums
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.rows import load
+from vaswani.run.folder import model_config
+from vaswani.table import Table
+from vaswani.tasks.loss import Loss
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.metrics import NotFiniteError, Reporter
+from vaswani.train.step import Sums
 
 EMPTY = Records([], [], [], [])
 

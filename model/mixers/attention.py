@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from model.attention import (
+from vaswani.model.attention import (
     additive_scores,
     attention,
     dot_products,
@@ -20,12 +20,12 @@ from model.attention import (
     scaled_dot_products,
     softmax_one,
 )
-from model.config import ModelConfig
-from model.masks import Mask
-from model.mixers import kernels
-from model.mixers.kv_cache import KeysValues, KVCache
-from model.noise import Noise, dropout
-from model.positions import NoPositions, clipped_distances
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers import kernels
+from vaswani.model.mixers.kv_cache import KeysValues, KVCache
+from vaswani.model.noise import Noise, dropout
+from vaswani.model.positions import NoPositions, clipped_distances
 
 
 class Heads(nn.Module):

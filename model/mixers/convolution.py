@@ -5,11 +5,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from model.config import ModelConfig
-from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import add_bias
-from model.mixers.state import BeamState, newest
-from model.noise import Noise
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.state import BeamState, newest
+from vaswani.model.noise import Noise
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=(0, 1), out_axis=3, batch_axis=2)
 

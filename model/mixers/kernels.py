@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
-from model.attention import attention
-from model.masks import NO_SEGMENT, Mask
-from model.rows import row_axes
+from vaswani.model.attention import attention
+from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes

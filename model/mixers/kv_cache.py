@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from model.config import ModelConfig
-from model.masks import Mask
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
 
 
 class KeysValues(NamedTuple):

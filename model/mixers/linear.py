@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import Heads
-from model.mixers.state import BeamState
-from model.noise import Noise
+from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.mixers.attention import Heads
+from vaswani.model.mixers.state import BeamState
+from vaswani.model.noise import Noise
 
 BLOCK = 64  # positions; within a block all pairs are computed, between blocks only sums are passed on
 LEAST = 1e-6  # added to the denominator, as by its authors

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from model.attention import attention
-from model.masks import NO_SEGMENT, Mask
-from model.mixers.attention import MultiHeadAttention
-from model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
-from model.mixers.state import newest
-from model.noise import Noise, dropout
+from vaswani.model.attention import attention
+from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.mixers.attention import MultiHeadAttention
+from vaswani.model.mixers.kv_cache import KeysValues, KVCache, StoredKeysValues
+from vaswani.model.mixers.state import newest
+from vaswani.model.noise import Noise, dropout
 
 
 def reach(neighbours: int, causal: bool) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from model.decoding import take_beams
-from model.masks import Mask
+from vaswani.model.decoding import take_beams
+from vaswani.model.masks import Mask
 
 
 class BeamState(NamedTuple):

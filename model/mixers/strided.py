@@ -5,11 +5,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from model.masks import MASKED, NO_SEGMENT, Mask
-from model.mixers.attention import MultiHeadAttention
-from model.mixers.kv_cache import KeysValues
-from model.mixers.restricted import Blocks, as_rows, over_whole_rows, reach
-from model.noise import Noise, dropout
+from vaswani.model.masks import MASKED, NO_SEGMENT, Mask
+from vaswani.model.mixers.attention import MultiHeadAttention
+from vaswani.model.mixers.kv_cache import KeysValues
+from vaswani.model.mixers.restricted import Blocks, as_rows, over_whole_rows, reach
+from vaswani.model.noise import Noise, dropout
 
 
 class Columns(NamedTuple):

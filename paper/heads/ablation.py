@@ -13,21 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from base.errors import UserError
-from base.ids import BOS, EOS
-from base.intervals import Interval, bootstrap
-from base.progress import Progress
-from base.table import Table, as_text, number
-from base.tokens import Tokens
-from infer.attention.kinds import KINDS, TITLES
-from infer.runs import Run
-from infer.scores.forced import forced_batches
-from model.config import ModelConfig
-from model.transformer import Transformer
-from paper.heads.measure import owners
-from paper.heads.roles import AnnotatedPair
-from paper.heads.sample import RARE, Sample
-from paper.heads.text import relation_label
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.runs import Run
+from vaswani.infer.scores.forced import forced_batches
+from vaswani.intervals import Interval, bootstrap
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer
+from vaswani.paper.heads.measure import owners
+from vaswani.paper.heads.roles import AnnotatedPair
+from vaswani.paper.heads.sample import RARE, Sample
+from vaswani.paper.heads.text import relation_label
+from vaswani.progress import Progress
+from vaswani.table import Table, as_text, number
+from vaswani.tokens import Tokens
 
 FEW = 200  # sentences that common relations are measured on
 WIDTH = 8  # rows are padded to a multiple of this

@@ -17,26 +17,26 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import write_json
-from base.ids import BOS, EOS
-from base.progress import Progress
-from data.tokenizer import Tokenizer
-from infer.attention.kinds import KINDS
-from infer.attention.maps import compiled_maps, require_weights
-from infer.runs import Run
-from infer.scores.forced import forced_batches
-from model.transformer import Transformer, init_params
-from paper.heads.roles import (
+from vaswani.checked_json import read_json
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.ids import BOS, EOS
+from vaswani.infer.attention.kinds import KINDS
+from vaswani.infer.attention.maps import compiled_maps, require_weights
+from vaswani.infer.runs import Run
+from vaswani.infer.scores.forced import forced_batches
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.paper.heads.roles import (
     AlignmentTally,
     AnnotatedPair,
     RoleTally,
     alignment_report,
     role_report,
 )
-from paper.heads.sample import CASES, Sample, sample
-from run.parameters import params_sha256
+from vaswani.paper.heads.sample import CASES, Sample, sample
+from vaswani.progress import Progress
+from vaswani.run.parameters import params_sha256
 
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
 BATCH = 32  # sentences of up to `WIDTH` subwords in a batch; fewer if they are longer

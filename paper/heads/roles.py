@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, Num
 
-from base.intervals import DRAWS, Interval, bootstrap, wilson
-from data.grammar.sentences import Example
-from infer.attention.kinds import KINDS
+from vaswani.data.grammar.sentences import Example
+from vaswani.infer.attention.kinds import KINDS
+from vaswani.intervals import DRAWS, Interval, bootstrap, wilson
 
 RELATIONS = {  # name: label
     "previous": "previous token",

@@ -5,9 +5,9 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from base.progress import Progress
-from data.grammar import sentences as grammar
-from paper.heads.roles import AnnotatedPair, annotate
+from vaswani.data.grammar import sentences as grammar
+from vaswani.paper.heads.roles import AnnotatedPair, annotate
+from vaswani.progress import Progress
 
 CASES = 400  # of a share that makes an interval of at most 5 points to either side
 RARE = ("relative", "particle", "verb", "antecedent", "it")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from base.table import Table, as_text, spread
-from infer.attention.kinds import KINDS, TITLES
-from paper.heads.roles import RELATIONS
-from paper.heads.text import relation_label, stands_out
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.paper.heads.roles import RELATIONS
+from vaswani.paper.heads.text import relation_label, stands_out
+from vaswani.table import Table, as_text, spread
 
 
 def seeds_text(results: Sequence[dict[str, Any]]) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from base.table import Table, as_text, number
-from infer.attention.kinds import KINDS, TITLES
-from paper.heads.roles import RELATIONS
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.paper.heads.roles import RELATIONS
+from vaswani.table import Table, as_text, number
 
 
 def heads_text(result: dict[str, Any]) -> str:

@@ -12,14 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from base.intervals import half_interval
-from paper.drawing import name_points, without_outlier
-from paper.published import TABLE3, Ablation
-from paper.records import Records, RunRecord
-from paper.rows import RowRuns, row_runs
-from paper.tables.table2 import PAIRS, SIZES, config_of
-from paper.tables.table3 import FILE
-from paper.tables.trend import paired_differences
+from vaswani.intervals import half_interval
+from vaswani.paper.drawing import name_points, without_outlier
+from vaswani.paper.published import TABLE3, Ablation
+from vaswani.paper.records import Records, RunRecord
+from vaswani.paper.rows import RowRuns, row_runs
+from vaswani.paper.tables.table2 import PAIRS, SIZES, config_of
+from vaswani.paper.tables.table3 import FILE
+from vaswani.paper.tables.trend import paired_differences
 
 INK = "#0a0b0c"  # used for nothing else, and replaced by the page's text colour
 # Readable on white and on black; markers tell them apart as well.

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from base.files import write_text, writing
-from base.html import script_policy
-from base.table import ABSENT, Table, is_numeric
+from vaswani.files import write_text, writing
+from vaswani.html import script_policy
+from vaswani.table import ABSENT, Table, is_numeric
 
 TEMPLATE = Path(__file__).with_name("report.html")
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

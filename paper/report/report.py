@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from base.errors import UserError
-from base.html import assembled, inline_scripts
-from base.table import ABSENT, Table
-from data.sources import open_corpus
-from infer import load_run
-from paper.records import Records, RunRecord, newest_with_checkpoints
-from paper.report import table1_plot
-from paper.report.curves import curves, other_curves, trends
-from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
-from paper.rows import RowRuns
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.html import assembled, inline_scripts
+from vaswani.infer import load_run
+from vaswani.paper.records import Records, RunRecord, newest_with_checkpoints
+from vaswani.paper.report import table1_plot
+from vaswani.paper.report.curves import curves, other_curves, trends
+from vaswani.paper.report.page import Section, drawings, folded, inner_page, page, pictures, table
+from vaswani.paper.rows import RowRuns
+from vaswani.table import ABSENT, Table
 
 _WORDS = range(8, 15)  # of the sentence whose attention is shown
 
@@ -51,7 +51,7 @@ def report(
     scripts: list[str] = []
     drawer = newest_with_checkpoints(records)
     if drawer is not None:
-        from infer.attention.page import TEMPLATE  # only now: attention needs the whole model
+        from vaswani.infer.attention.page import TEMPLATE  # only now: attention needs the whole model
 
         sections.append(Section("Attention", _attention(drawer)))
         # The page's policy lets a browser run these scripts alone, those of the attention pages inside it.
@@ -106,9 +106,9 @@ def _drawn(name: str, plot: Callable[[Path], None]) -> list[str]:
 
 def _attention(run: RunRecord) -> list[str]:
     """Returns the paper's figures as this run draws them, and every head over one sentence."""
-    from infer.attention.maps import titled
-    from infer.attention.page import page as attention_page
-    from paper.figures import figures
+    from vaswani.infer.attention.maps import titled
+    from vaswani.infer.attention.page import page as attention_page
+    from vaswani.paper.figures import figures
 
     parts = [f'<p class="soft">Drawn by {html.escape(str(run.path))}.</p>']
     try:

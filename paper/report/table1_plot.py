@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from infer.attention.drawing import save
+from vaswani.infer.attention.drawing import save
 
 
 def plot(record: dict[str, Any], path: Path) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from data.pipeline import row_lengths
-from paper.published import SUSTAINED, TIMES
-from paper.records import Records
-from paper.rows import ScoredRun, identity
-from run.folder import as_json, model_config
-from train.aot.flops import update_flops
+from vaswani.data.pipeline import row_lengths
+from vaswani.paper.published import SUSTAINED, TIMES
+from vaswani.paper.records import Records
+from vaswani.paper.rows import ScoredRun, identity
+from vaswani.run.folder import as_json, model_config
+from vaswani.train.aot.flops import update_flops
 
 
 def device_time_flops(hours: float, devices: int, rate: float) -> float:

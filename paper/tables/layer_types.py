@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from model.block import self_mixer
-from model.config import ModelConfig
-from model.masks import Mask
-from model.mixers.attention import Heads
-from model.mixers.state import BeamState
+from vaswani.model.block import self_mixer
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.attention import Heads
+from vaswani.model.mixers.state import BeamState
 
 LOOK_BACK = ("recurrent", "convolution")
 Layer = Callable[[Any, Float[Array, "t d"]], Any]

@@ -1,10 +1,10 @@
 """Compares recorded runs by the paired test of `infer.scores.significance`, from their saved translations."""
 
-from base.errors import UserError
-from base.files import read_bytes
-from data.sources import open_corpus
-from infer.scores.significance import Comparison, compare
-from paper.rows import RowRuns, ScoredRun
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import read_bytes
+from vaswani.infer.scores.significance import Comparison, compare
+from vaswani.paper.rows import RowRuns, ScoredRun
 
 
 def read_lines_of(scored: ScoredRun) -> list[str] | None:

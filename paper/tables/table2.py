@@ -1,17 +1,17 @@
 """Table 2: BLEU on newstest2014, and training operations."""
 
-from base.errors import UserError
-from base.intervals import with_interval
-from base.table import NOT_RUN, Table, difference, mean, number, spread
-from infer.scores.bleu import TABLED
-from paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
-from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, identity, load, row_runs
-from paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
-from paper.tables.paired import compare_rows
-from paper.tables.table3 import FILE as TABLE3_FILE
-from paper.tables.trend import INTERVAL, paired_differences, tested
-from run.folder import as_json
+from vaswani.errors import UserError
+from vaswani.infer.scores.bleu import TABLED
+from vaswani.intervals import with_interval
+from vaswani.paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, caveat_notes, identity, load, row_runs
+from vaswani.paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
+from vaswani.paper.tables.paired import compare_rows
+from vaswani.paper.tables.table3 import FILE as TABLE3_FILE
+from vaswani.paper.tables.trend import INTERVAL, paired_differences, tested
+from vaswani.run.folder import as_json
+from vaswani.table import NOT_RUN, Table, difference, mean, number, spread
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")

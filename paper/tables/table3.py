@@ -6,17 +6,17 @@ their differences from their own base row can be compared with the paper, see pa
 
 import math
 
-from base.intervals import with_interval
-from base.keys import flat
-from base.table import Table, difference, mean, number, spread
-from configs.ablations import ALL
-from model.parameter_count import parameter_count
-from paper.published import TABLE3, TIMES
-from paper.records import Records
-from paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
-from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, design, paired_differences, summary, tested
-from run.folder import model_config
+from vaswani.configs.ablations import ALL
+from vaswani.intervals import with_interval
+from vaswani.keys import flat
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.published import TABLE3, TIMES
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
+from vaswani.paper.tables.cost import cost
+from vaswani.paper.tables.trend import INTERVAL, design, paired_differences, summary, tested
+from vaswani.run.folder import model_config
+from vaswani.table import Table, difference, mean, number, spread
 
 FILE = "configs/ablations.py"
 # Scaled-down models, each with the one that it is compared with: as the paper's rows, and with the suspect taken away.

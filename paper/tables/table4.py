@@ -1,10 +1,10 @@
 """Table 4: English constituency parsing, F1 on section 23 of the Wall Street Journal."""
 
-from base.table import Table, difference, mean, number
-from paper.published import TABLE4
-from paper.records import PARSING, Records
-from paper.rows import caveat_notes, row_runs, run_notes
-from paper.tables.cost import cost
+from vaswani.paper.published import TABLE4
+from vaswani.paper.records import PARSING, Records
+from vaswani.paper.rows import caveat_notes, row_runs, run_notes
+from vaswani.paper.tables.cost import cost
+from vaswani.table import Table, difference, mean, number
 
 CONFIGS = {"WSJ only, discriminative": "configs/parsing.py:wsj", "semi-supervised": "configs/parsing.py:semi"}
 SMALL = "configs/parsing.py:small"

@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from base.intervals import OUTSIDE
-from base.table import number
-from configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
-from paper.rows import RowRuns
+from vaswani.configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
+from vaswani.intervals import OUTSIDE
+from vaswani.paper.rows import RowRuns
+from vaswani.table import number
 
 DRAWS = 5000
 LEVEL = OUTSIDE  # of p: an interval excludes zero where p is below it

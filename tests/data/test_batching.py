@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from base.errors import UserError
-from base.ids import BOS, EOS
-from base.tokens import Tokens
-from data import plans
-from data.batching import Batch, make_batch
-from data.length_batches import length_batches
-from data.plans import PlannedBatch, bucket_plan, pack_plan, window_plan
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
+from vaswani.data import plans
+from vaswani.data.batching import Batch, make_batch
+from vaswani.data.length_batches import length_batches
+from vaswani.data.plans import PlannedBatch, bucket_plan, pack_plan, window_plan
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.tokens import Tokens
 
 BUCKETS = (4, 8, 16)
 PLANS = {

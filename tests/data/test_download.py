@@ -19,12 +19,12 @@ from typing import NoReturn
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from data.corpora import CORPORA, ELSEWHERE, FOLDER, File, Source, corpus_folder
-from data.download import main
-from data.fetch import fetch
-from data.of_config import prepare_all
-from data.sources import open_corpus
+from vaswani.data.corpora import CORPORA, ELSEWHERE, FOLDER, File, Source, corpus_folder
+from vaswani.data.download import main
+from vaswani.data.fetch import fetch
+from vaswani.data.of_config import prepare_all
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
 CONTENT = b"".join(b"%d\n" % number for number in range(46_500))  # whose last block is short
@@ -235,9 +235,9 @@ def test_a_second_process_does_not_write_into_the_first_ones_file(server: Server
 
 COMMAND = """
 import sys
-from base import command
-from data import corpora, download
-from data.corpora import File, Source
+from vaswani import command
+from vaswani.data import corpora, download
+from vaswani.data.corpora import File, Source
 corpora.CORPORA["mine"] = Source("a text", "none", (File({url!r}, {size}, {sha256!r}),))
 command.run(download.main)
 """
@@ -291,7 +291,7 @@ CONFIGS = {"shakespeare": "char_lm", "multi30k": "multi30k", "multi30k_published
 
 def config(name: str):
     file, _, argument = name.partition(":")
-    get_config = import_module(f"configs.{file}").get_config
+    get_config = import_module(f"vaswani.configs.{file}").get_config
     return get_config(argument) if argument else get_config()
 
 

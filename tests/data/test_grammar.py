@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from data.grammar import lexicon
-from data.grammar.sentences import SPLITS, Example, clause_depth, pair, split_of
+from vaswani.data.grammar import lexicon
+from vaswani.data.grammar.sentences import SPLITS, Example, clause_depth, pair, split_of
 
 PUNCTUATION = {",", ".", "?", "'s"}
 GOLDEN: list[tuple[str, str]] = [

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from data.trees.linearise import SYMBOL, linearise, restore
-from data.trees.tree import Tree
-from data.trees.treebank import TOP, read_trees
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.data.trees.linearise import SYMBOL, linearise, restore
+from vaswani.data.trees.tree import Tree
+from vaswani.data.trees.treebank import TOP, read_trees
 
 LABELS = st.sampled_from(["S", "NP", "VP", "X", "NN"])
 TAGS = st.sampled_from(["NN", "S", ".", "``", "''", ":", "PRP$", "-LRB-", "$", "#"])

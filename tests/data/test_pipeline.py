@@ -11,13 +11,13 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from configs.common import default
-from data.batching import Batch
-from data.cache import prepare
-from data.pipeline import ProcessShard, TrainingBatches, check_position, evaluation_batches
-from data.prepared import Prepared
-from data.tokenizer import Tokenizer
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch
+from vaswani.data.cache import prepare
+from vaswani.data.pipeline import ProcessShard, TrainingBatches, check_position, evaluation_batches
+from vaswani.data.prepared import Prepared
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
 
 PAIRS = 90
 

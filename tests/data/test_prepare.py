@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.ids import EOS
-from configs.common import default
-from data import cache as module
-from data.cache import prepare
-from data.imported import open_tokenizer
-from data.of_config import prepare_all
-from data.prepared import Prepared, id_type
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from run.folder import record_launch
 from tests import commands
+from vaswani.configs.common import default
+from vaswani.data import cache as module
+from vaswani.data.cache import prepare
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.of_config import prepare_all
+from vaswani.data.prepared import Prepared, id_type
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.run.folder import record_launch
 
 ROOT = Path(__file__).parent.parent.parent
 ENGLISH = ["the dog runs", "a cat", "", "the dog sees a cat and the cat sees the dog", "a", "the cat runs"] * 20
@@ -59,7 +59,7 @@ def texts(prepared: Prepared, tokenizer: Tokenizer) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("id_bytes", [2, 4])
 def test_every_pair_comes_back(spec, tokenizer, tmp_path, monkeypatch, id_bytes) -> None:
-    for file in ("data.cache.id_type", "data.prepared.id_type"):
+    for file in ("vaswani.data.cache.id_type", "vaswani.data.prepared.id_type"):
         monkeypatch.setattr(file, lambda vocab_size: np.dtype({2: "<u2", 4: "<i4"}[id_bytes]))
     prepared = make(spec, tokenizer, tmp_path)
     assert texts(prepared, tokenizer) == list(zip(ENGLISH, GERMAN, strict=True))

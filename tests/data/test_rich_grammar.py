@@ -9,14 +9,14 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from data.grammar.lexicon import ADJECTIVES
-from data.grammar.rich import RICH, SENSES
-from data.grammar.rich_rules import it_between
-from data.grammar.sentences import SPLITS, Example, pair, split_of
-from data.grammar.syntax import Draft
-from data.sources import open_corpus
 from tests.data.test_grammar import check_agreement, in_parallel, noun_readings, texts
+from vaswani.data.grammar.lexicon import ADJECTIVES
+from vaswani.data.grammar.rich import RICH, SENSES
+from vaswani.data.grammar.rich_rules import it_between
+from vaswani.data.grammar.sentences import SPLITS, Example, pair, split_of
+from vaswani.data.grammar.syntax import Draft
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
 
 PINNED = {  # of the first 40 pairs: recorded results depend on them
     "train": "7596e220ae7dd26f",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from data.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
+from vaswani.data.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
 
 
 def test_every_command_is_there_once() -> None:

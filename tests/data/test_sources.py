@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from data import sources
-from data.lines import LONGEST_LINE, read_lines
-from data.sources import open_corpus
-from data.tfds import download
+from vaswani.data import sources
+from vaswani.data.lines import LONGEST_LINE, read_lines
+from vaswani.data.sources import open_corpus
+from vaswani.data.tfds import download
+from vaswani.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
 

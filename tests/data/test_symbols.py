@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD, UNK
-from configs.common import default
-from data.imported import open_tokenizer
-from data.of_config import prepare_all
-from data.symbols import SPECIALS, Symbols
-from infer import rescore
-from infer.attention.alignment import align, words_of
-from infer.attention.maps import run_maps
-from infer.convert.check import check_tokenizer
-from infer.evaluate.sentences import Sentences
-from infer.evaluate.translations import evaluate, score
-from infer.runs import Run, open_run
-from infer.scores.bleu import Score
-from infer.scores.perplexity import line_log_probs
-from infer.translate.explain import beam_tree
-from infer.translate.options import Decoding
-from infer.translate.stream import Lines, translate_stream
-from infer.translate.translator import Required, Translator, translate_one
 from tests import tiny
-from train import job, loop
-from train.check import check
+from vaswani.configs.common import default
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.of_config import prepare_all
+from vaswani.data.symbols import SPECIALS, Symbols
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer import rescore
+from vaswani.infer.attention.alignment import align, words_of
+from vaswani.infer.attention.maps import run_maps
+from vaswani.infer.convert.check import check_tokenizer
+from vaswani.infer.evaluate.sentences import Sentences
+from vaswani.infer.evaluate.translations import evaluate, score
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.bleu import Score
+from vaswani.infer.scores.perplexity import line_log_probs
+from vaswani.infer.translate.explain import beam_tree
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.stream import Lines, translate_stream
+from vaswani.infer.translate.translator import Required, Translator, translate_one
+from vaswani.train import job, loop
+from vaswani.train.check import check
 
 PAIRS = [("the b@@ oat", "das b@@ oot"), ("the  the  sea ", " das meer"), ("b@@ oat", "b@@ oot")]
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from base.errors import UserError
-from base.ids import BOS, EOS, UNK
-from configs.common import default
-from data import sources
-from data.batching import TextBatch
-from data.cache import prepare
-from data.imported import open_tokenizer
-from data.of_config import prepare_all
-from data.pipeline import ProcessShard, TrainingBatches, text_batches
-from data.plans import window_plan
-from data.prepared import Prepared
-from data.sources import open_corpus
-from data.symbols import Symbols
-from data.tokenizer import Tokenizer
+from vaswani.configs.common import default
+from vaswani.data import sources
+from vaswani.data.batching import TextBatch
+from vaswani.data.cache import prepare
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import ProcessShard, TrainingBatches, text_batches
+from vaswani.data.plans import window_plan
+from vaswani.data.prepared import Prepared
+from vaswani.data.sources import open_corpus
+from vaswani.data.symbols import Symbols
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, UNK
 
 TEXT = "To be, or not to be:\n\n  that is — the question.\n" * 5 + "Whether"
 

@@ -11,11 +11,11 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD, UNK
-from data import tokenizer as module
-from data.imported import open_tokenizer
-from data.tokenizer import Tokenizer
+from vaswani.data import tokenizer as module
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD, UNK
 
 WORDS = [
     "the",

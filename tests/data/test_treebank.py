@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from data.grammar.sentences import pair
-from data.sources import open_corpus
-from data.trees.tree import Tree
-from data.trees.treebank import DEEPEST, bare, parse, read_trees
 from tests.data.test_sources import write
+from vaswani.data.grammar.sentences import pair
+from vaswani.data.sources import open_corpus
+from vaswani.data.trees.tree import Tree
+from vaswani.data.trees.treebank import DEEPEST, bare, parse, read_trees
+from vaswani.errors import UserError
 
 WSJ = """
 ( (S

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data.grammar import lexicon
-from data.grammar.lexicon import make_noun, make_verb, table
+from vaswani.data.grammar import lexicon
+from vaswani.data.grammar.lexicon import make_noun, make_verb, table
 
 WORDS = Path(lexicon.__file__).with_name("words")
 TABLES = sorted(path.stem for path in WORDS.glob("*.tsv"))

@@ -29,10 +29,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from run.parameters import params_sha256
 from tests import tiny
 from tests.hurry import XLA_FLAGS
 from tests.tasks.test_vision import written
+from vaswani.run.parameters import params_sha256
 
 ROOT = Path(__file__).parent.parent.parent
 EVAL_EVERY, PATIENCE = 10, 300.0  # updates; seconds that anything may take on a busy machine

@@ -1,4 +1,4 @@
-"""`from infer import load_run`: the documented example runs, and agrees with the commands."""
+"""`from vaswani.infer import load_run`: the documented example runs, and agrees with the commands."""
 
 import json
 import re
@@ -12,14 +12,14 @@ import jax
 import numpy as np
 import pytest
 
-import infer
-from base.errors import UserError
-from base.notes import note
-from infer.api import LoadedRun
-from infer.attention.maps import attention_maps
-from infer.scores import bleu
-from infer.translate.translator import translate_one
 from tests import tiny
+from vaswani import infer
+from vaswani.errors import UserError
+from vaswani.infer.api import LoadedRun
+from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.scores import bleu
+from vaswani.infer.translate.translator import translate_one
+from vaswani.notes import note
 
 SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 
@@ -58,7 +58,7 @@ def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("infer.api.Translator", translator)
+    monkeypatch.setattr("vaswani.infer.api.Translator", translator)
     for call in ("translate", "hypotheses"):
         with pytest.raises(KeyboardInterrupt):
             getattr(infer.load_run(workdir, "latest", batch_tokens=96), call)(SOURCES)
@@ -108,8 +108,8 @@ def test_a_wrong_call_is_told_in_words_of_python_and_nothing_else_is_printed(wor
     """In a process of its own: in the tests jaxtyping would refuse the types before our code sees them."""
     program = (
         "import json, sys\n"
-        "from infer import load_run\n"
-        "from base.errors import UserError\n"
+        "from vaswani.infer import load_run\n"
+        "from vaswani.errors import UserError\n"
         "workdir, *calls = sys.argv[1:]\n"
         "model = load_run(workdir)\n"
         "told = []\n"
@@ -137,7 +137,7 @@ def test_what_a_command_would_note_is_a_warning(
         note("line 1 is too long", "warning")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infer.api.Translator", interrupted)
+    monkeypatch.setattr("vaswani.infer.api.Translator", interrupted)
     with pytest.warns(UserWarning, match="^average:9 asks for 9; the run has 4 checkpoints$"):
         loaded = infer.load_run(workdir, "average:9")
     for call in (loaded.translate, loaded.hypotheses):

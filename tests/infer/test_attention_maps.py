@@ -15,25 +15,25 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from base.errors import UserError
-from base.ids import BOS, EOS
-from base.tokens import Tokens
-from data.symbols import Symbols
-from infer import attention_maps as command
-from infer.attention import files
-from infer.attention.choices import choices_of_kinds, translation_choices
-from infer.attention.drawing import draw_png, write_html
-from infer.attention.kinds import KINDS, TITLES
-from infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
-from infer.attention.page import Choice, _choice_as_json, labels, page
-from infer.runs import Run, open_run
-from infer.translate.translator import translate_one
-from model import language_model, masked_lm, prefix_lm, recurrent_translator
-from model.config import ModelConfig
-from model.translation import translation_model
 from tests import tiny
 from tests.slow import slow_but
 from tests.written import commands
+from vaswani.data.symbols import Symbols
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.infer import attention_maps as command
+from vaswani.infer.attention import files
+from vaswani.infer.attention.choices import choices_of_kinds, translation_choices
+from vaswani.infer.attention.drawing import draw_png, write_html
+from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
+from vaswani.infer.attention.page import Choice, _choice_as_json, labels, page
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.translate.translator import translate_one
+from vaswani.model import language_model, masked_lm, prefix_lm, recurrent_translator
+from vaswani.model.config import ModelConfig
+from vaswani.model.translation import translation_model
+from vaswani.tokens import Tokens
 
 ROOT = Path(__file__).parents[2]
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sacremoses
 
-from infer.scores import bleu
+from vaswani.infer.scores import bleu
 
 SHARED = Path(__file__).parents[3] / "shared"
 SYSTEM = SHARED / "fixtures/bleu/newstest2014.en-de.system.de.gz"

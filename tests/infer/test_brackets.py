@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from infer.scores import brackets
-from infer.scores.brackets import (
+from vaswani.errors import UserError
+from vaswani.infer.scores import brackets
+from vaswani.infer.scores.brackets import (
     COLLINS,
     ERROR,
     SKIPPED,

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from infer.attention.page import Choice, page
-from infer.demo.answers import check_sentence
-from infer.demo.server import Answer, Server, listen
-from infer.translate import explain
-from infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
-from infer.translate.options import Decoding
 from tests.infer.test_demo import NASTY
+from vaswani.errors import UserError
+from vaswani.infer.attention.page import Choice, page
+from vaswani.infer.demo.answers import check_sentence
+from vaswani.infer.demo.server import Answer, Server, listen
+from vaswani.infer.translate import explain
+from vaswani.infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
+from vaswani.infer.translate.options import Decoding
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"

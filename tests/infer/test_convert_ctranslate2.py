@@ -15,14 +15,14 @@ import pytest
 from tests.extras import ctranslate2 as package  # without it this file is skipped
 
 # isort: split
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD
-from infer.convert import __main__ as command
-from infer.convert import ctranslate2
-from infer.translate.options import Decoding
-from infer.translate.translator import Translator
 from tests import tiny
 from tests.tiny import LINES, ending_run, random_run
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.convert import __main__ as command
+from vaswani.infer.convert import ctranslate2
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.translator import Translator
 
 TOLERANCE = 1e-5
 LONGEST = 60  # subwords of an output

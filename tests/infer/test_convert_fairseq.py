@@ -17,17 +17,17 @@ import pytest
 from tests.extras import torch
 
 # isort: split
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD, UNK
-from base.tokens import Tokens
-from data.imported import MosesBpe
-from infer.convert import fairseq
-from infer.convert.bart_names import without_zero_biases
-from infer.convert.folders import make_run
-from infer.runs import open_run
-from model.transformer import Transformer
 from tests import foreign
 from tests.foreign import FAIRSEQ
+from vaswani.data.imported import MosesBpe
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.convert import fairseq
+from vaswani.infer.convert.bart_names import without_zero_biases
+from vaswani.infer.convert.folders import make_run
+from vaswani.infer.runs import open_run
+from vaswani.model.transformer import Transformer
+from vaswani.tokens import Tokens
 
 TOLERANCE = 1e-4
 D, H, N = 16, 2, 2

@@ -13,23 +13,23 @@ import pytest
 from tests.reference import TOLERANCE, torch, transformers
 
 # isort: split
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD, UNK
-from base.tokens import Tokens
-from data.corrupt import Masking, corruption
-from data.images import Images
-from infer.attention.patches import patch_weights
-from infer.convert import huggingface, safetensors
-from infer.convert.folders import make_run
-from infer.runs import open_run
-from infer.texts.blanks import fill, masked
-from model.masked_lm import MaskedLM
-from model.transformer import Transformer
-from model.vision import Vision
-from run.parameters import named
-from tasks.vision import image_config
 from tests import foreign, tiny
 from tests.infer.test_evaluate_cli import run_here
+from vaswani.data.corrupt import Masking, corruption
+from vaswani.data.images import Images
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.attention.patches import patch_weights
+from vaswani.infer.convert import huggingface, safetensors
+from vaswani.infer.convert.folders import make_run
+from vaswani.infer.runs import open_run
+from vaswani.infer.texts.blanks import fill, masked
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.transformer import Transformer
+from vaswani.model.vision import Vision
+from vaswani.run.parameters import named
+from vaswani.tasks.vision import image_config
+from vaswani.tokens import Tokens
 
 
 def through_safetensors(run, folder):

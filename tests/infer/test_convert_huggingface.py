@@ -14,21 +14,21 @@ import pytest
 from tests.extras import torch, transformers
 
 # isort: split
-from base.errors import UserError
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from infer.convert import huggingface
-from infer.convert.folders import make_run
-from infer.runs import open_run
-from infer.translate.options import chosen
-from infer.translate.translator import Required, Translator
-from model.language_model import LanguageModel
-from model.transformer import Transformer
-from run.parameters import named
-from search.scoring import forced_log_probs
 from tests import foreign
 from tests.infer.test_convert_families import score
 from tests.tiny import LINES, ending_run, random_run, tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.convert import huggingface
+from vaswani.infer.convert.folders import make_run
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.translator import Required, Translator
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.transformer import Transformer
+from vaswani.run.parameters import named
+from vaswani.search.scoring import forced_log_probs
+from vaswani.tokens import Tokens
 
 TOLERANCE = 1e-4
 
@@ -179,7 +179,7 @@ def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
 
 
 def test_every_rate_of_dropout_is_written(tmp_path):
-    from infer.convert import marian
+    from vaswani.infer.convert import marian
 
     rates = {"P_drop": 0.3, "P_drop_attention": 0.2, "P_drop_relu": 0.1}
     marian._write_settings(random_run(N=1, **rates), tmp_path, "marian", "MarianMTModel")
@@ -188,6 +188,6 @@ def test_every_rate_of_dropout_is_written(tmp_path):
 
 
 def test_the_page_counts_the_end_among_the_subwords_that_can_be_read():
-    from infer.convert import marian
+    from vaswani.infer.convert import marian
 
     assert "more than {positions} subwords, the end counted, is an error" in marian.README

@@ -20,13 +20,13 @@ from tests.extras import onnx as package  # noqa: F401 - without it this file is
 from tests.extras import onnxruntime
 
 # isort: split
-from base.errors import UserError
-from base.ids import EOS
-from base.tokens import Tokens
-from infer.convert import onnx, onnx_graph
-from infer.runs import Run
-from model.transformer import Transformer
 from tests.tiny import random_run
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer.convert import onnx, onnx_graph
+from vaswani.infer.runs import Run
+from vaswani.model.transformer import Transformer
+from vaswani.tokens import Tokens
 
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; each field that may be otherwise.
@@ -50,7 +50,7 @@ TARGET[0, 3:] = 0
 AFTERWARDS = """
 import sys
 np.savez("found.npz", source=source, target=target)
-assert not {"model", "infer", "data", "run", "base", "jax"} & set(sys.modules), "it imports our code"
+assert not {"vaswani", "jax"} & set(sys.modules), "it imports our code"
 """
 
 

@@ -18,19 +18,19 @@ import pytest
 from tests.extras import safetensors as package  # noqa: F401 - without it this file is skipped
 
 # isort: split
-from base.errors import UserError
-from data.symbols import SPECIALS
-from infer.convert import __main__ as checked
-from infer.convert import __main__ as command
-from infer.convert import marian, safetensors
-from infer.convert.folders import make_run, needed, new_folder
-from infer.runs import Run, open_run
-from model import masked_lm, prefix_lm
-from run.folder import model_config
-from run.parameters import named
-from tasks import task_of
 from tests import tiny
 from tests.conftest import ROOT
+from vaswani.data.symbols import SPECIALS
+from vaswani.errors import UserError
+from vaswani.infer.convert import __main__ as checked
+from vaswani.infer.convert import __main__ as command
+from vaswani.infer.convert import marian, safetensors
+from vaswani.infer.convert.folders import make_run, needed, new_folder
+from vaswani.infer.runs import Run, open_run
+from vaswani.model import masked_lm, prefix_lm
+from vaswani.run.folder import model_config
+from vaswani.run.parameters import named
+from vaswani.tasks import task_of
 
 FAMILIES = {"prefix_lm": prefix_lm.init_params, "classification": partial(masked_lm.init_params, classes=2)}
 

@@ -6,10 +6,10 @@ Those are tests/model/test_parity.py, test_convert_huggingface.py and test_conve
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from infer.convert import bart_names, bert, gpt2, t5, table, vit
-from infer.convert.weights import Weights
-from model.config import ModelConfig
+from vaswani.errors import UserError
+from vaswani.infer.convert import bart_names, bert, gpt2, t5, table, vit
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
 
 SIZES = table.sizes_of(ModelConfig(vocab_size=11, d_model=6, d_ff=7, h=2, d_k=4, d_v=4))
 SIZES |= {"v": 11, "l": 5, "r": 4, "c": 8}

@@ -14,19 +14,19 @@ import pytest
 from tests.reference import TOLERANCE, torch
 
 # isort: split
-from base.errors import UserError
-from base.ids import BOS, EOS, UNK
-from base.tokens import Tokens
-from infer.convert import fairseq, huggingface, safetensors
-from infer.convert.folders import Imported, check_shapes
-from infer.convert.vocabulary import our_rows
-from infer.convert.weights import Weights
-from infer.runs import open_run
-from model.language_model import LanguageModel
-from model.transformer import Transformer
-from run.folder import model_config
-from run.parameters import named
 from tests import foreign, tiny
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, UNK
+from vaswani.infer.convert import fairseq, huggingface, safetensors
+from vaswani.infer.convert.folders import Imported, check_shapes
+from vaswani.infer.convert.vocabulary import our_rows
+from vaswani.infer.convert.weights import Weights
+from vaswani.infer.runs import open_run
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.transformer import Transformer
+from vaswani.run.folder import model_config
+from vaswani.run.parameters import named
+from vaswani.tokens import Tokens
 
 # One weight of each family in the middle of the model, and where its shared table may have a copy.
 MIDDLE = {

@@ -20,17 +20,17 @@ import jax
 import numpy as np
 import pytest
 
-import infer.demo.answers
-import infer.demo.server
-from base.errors import UserError
-from base.html import assembled, inline_scripts, script_policy
-from base.keys import short_names
-from infer.demo.__main__ import main
-from infer.demo.answers import Demo, check_sentence
-from infer.demo.server import LARGEST, PAGE, listen
-from infer.runs import open_run
-from infer.translate.breaks import joined_by_script
+import vaswani.infer.demo.answers
+import vaswani.infer.demo.server
 from tests import tiny
+from vaswani.errors import UserError
+from vaswani.html import assembled, inline_scripts, script_policy
+from vaswani.infer.demo.__main__ import main
+from vaswani.infer.demo.answers import Demo, check_sentence
+from vaswani.infer.demo.server import LARGEST, PAGE, listen
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.breaks import joined_by_script
+from vaswani.keys import short_names
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> \u2028 🐕"
 JSON = {"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo, monkeypa
     assert "choices" not in found["maps"]["encoder"]
     (own,) = demo.answer("The dog sleeps.")["runs"]
     assert "forced" not in own and own["hypotheses"] == found["hypotheses"]
-    monkeypatch.setattr(infer.demo.answers, "LONGEST_MAP", 2)  # too long for maps, which a score does not need
+    monkeypatch.setattr(vaswani.infer.demo.answers, "LONGEST_MAP", 2)  # too long for maps, which a score does not need
     (long,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
     assert long["forced"] == found["forced"] and long["maps"] == {}
     assert long["note"] == "no attention is shown for more than 2 subwords"
@@ -153,7 +153,7 @@ def test_a_length_is_warmed_up_once_and_never_while_another_answer_is_on_its_way
     demo: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered: list[str] = []
-    monkeypatch.setattr(infer.demo.answers, "_answer_of", lambda shown, text, target: answered.append(text))
+    monkeypatch.setattr(vaswani.infer.demo.answers, "_answer_of", lambda shown, text, target: answered.append(text))
     long = "The dog sleeps. " * 4
     for text in ("a", "b", long, "c", long):
         assert demo.warm(text) == {}
@@ -276,7 +276,7 @@ def test_an_error_of_the_server_s_own_is_told_of(capfd: pytest.CaptureFixture) -
 
 
 def test_more_connections_than_threads_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(infer.demo.server, "MOST", 3)
+    monkeypatch.setattr(vaswani.infer.demo.server, "MOST", 3)
     with serving(answer) as server:
         slow = [socket.create_connection(server.server_address[:2]) for _ in range(3)]
         wait_until(lambda: connections() == 3)
@@ -293,7 +293,7 @@ def test_more_connections_than_threads_are_refused_at_once(monkeypatch: pytest.M
 def test_a_client_that_sends_a_byte_at_a_time_is_left_in_the_end(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(infer.demo.server, "PATIENCE", 2.0)
+    monkeypatch.setattr(vaswani.infer.demo.server, "PATIENCE", 2.0)
     with serving(answer) as server, socket.create_connection(server.server_address[:2]) as client:
         client.sendall(b"GET / HTTP/1.0\r\nX: ")
         wait_until(connections)
@@ -347,7 +347,7 @@ def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPat
 
     served = listen("127.0.0.1", 0)
     monkeypatch.setattr(ThreadingHTTPServer, "process_request", failing)
-    for _ in range(infer.demo.server.MOST + 1):
+    for _ in range(vaswani.infer.demo.server.MOST + 1):
         with pytest.raises(RuntimeError, match="new thread"):
             served.process_request(None, None)
     served.server_close()

@@ -15,26 +15,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from base.errors import UserError
-from base.ids import EOS
-from data.lines import read_lines
-from infer import align as align_command
-from infer.attention import alignment
-from infer.attention.alignment import align, links_of, words_of
-from infer.attention.maps import attention_maps
-from infer.rescore import parse_lists
-from infer.runs import Run, open_run, open_runs
-from infer.scores import bleu
-from infer.scores.perplexity import line_log_probs
-from infer.translate.consensus import METRICS, consensus
-from infer.translate.nbest import SEPARATOR, entry
-from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
-from infer.translate.translator import Hypothesis, Required, Translation, Translator
-from model.transformer import Transformer
-from search.scoring import forced_log_probs
 from tests import tiny
 from tests.infer.test_translate_cli import Echo
+from vaswani.data.lines import read_lines
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer import align as align_command
+from vaswani.infer.attention import alignment
+from vaswani.infer.attention.alignment import align, links_of, words_of
+from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.rescore import parse_lists
+from vaswani.infer.runs import Run, open_run, open_runs
+from vaswani.infer.scores import bleu
+from vaswani.infer.scores.perplexity import line_log_probs
+from vaswani.infer.translate.consensus import METRICS, consensus
+from vaswani.infer.translate.nbest import SEPARATOR, entry
+from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
+from vaswani.infer.translate.translator import Hypothesis, Required, Translation, Translator
+from vaswani.model.transformer import Transformer
+from vaswani.search.scoring import forced_log_probs
 
 LINES = [english for english, _ in tiny.PAIRS]
 BEAM = Decoding(beam=2, alpha=0.6, extra_length=16, nbest=2)
@@ -66,7 +66,9 @@ def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.Mo
     tokenizer = copy.copy(run.tokenizer)
     tokenizer.sha256 = "x"
     other = run._replace(text=tokenizer, workdir=Path("other"))
-    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run)
+    monkeypatch.setattr(
+        "vaswani.infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
+    )
     with pytest.raises(UserError, match="other has another tokenizer than"):
         open_runs(f"{run.workdir},other")
 
@@ -137,8 +139,8 @@ def test_alignments_are_of_the_decoders_last_layer_unless_asked(
     options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
     deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
     chosen = []
-    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: deep)
-    monkeypatch.setattr("infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
+    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("vaswani.infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
     align_command.main(SimpleNamespace(**options))
     assert chosen == [expected]
 
@@ -255,7 +257,7 @@ def test_nothing_is_aligned_by_parameters_that_are_not_finite(run: Run) -> None:
 
 @pytest.mark.parametrize("wish", [Required(prefix="eine Katze"), Required(phrases=("Hund", "Katze"))])
 def test_a_word_that_the_vocabulary_lacks_cannot_be_required(wish: Required, run: Run) -> None:
-    from data.symbols import Symbols
+    from vaswani.data.symbols import Symbols
 
     words = Symbols.of([("the dog", "eine Hund")], 0, "words")
     config = dataclasses.replace(run.model_config, vocab_size=words.vocab_size)

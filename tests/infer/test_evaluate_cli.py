@@ -17,26 +17,26 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.ids import BOS, EOS
-from base.tokens import Tokens
-from infer import rescore
-from infer.evaluate import predictions, texts, translations
-from infer.evaluate.record import save
-from infer.evaluate.sentences import Sentences, about, headline, open_files, open_split
-from infer.options import check_output
-from infer.runs import Run, open_run
-from infer.scores import bleu
-from infer.scores.lengths import by_length
-from infer.scores.perplexity import line_log_probs, perplexity
-from infer.translate.options import Decoding
-from infer.translate.translator import Hypothesis, Translation
-from model.transformer import Transformer
-from paper.records import newest_evaluation, read_run
-from run.parameters import params_sha256
 from tests import tiny
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.infer import rescore
+from vaswani.infer.evaluate import predictions, texts, translations
+from vaswani.infer.evaluate.record import save
+from vaswani.infer.evaluate.sentences import Sentences, about, headline, open_files, open_split
+from vaswani.infer.options import check_output
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores import bleu
+from vaswani.infer.scores.lengths import by_length
+from vaswani.infer.scores.perplexity import line_log_probs, perplexity
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.translator import Hypothesis, Translation
+from vaswani.model.transformer import Transformer
+from vaswani.paper.records import newest_evaluation, read_run
+from vaswani.run.parameters import params_sha256
+from vaswani.tokens import Tokens
 
-command = importlib.import_module("infer.__main__")
+command = importlib.import_module("vaswani.infer.__main__")
 GREEDY = Decoding(beam=1, alpha=0.6, extra_length=3)
 KEYS = {*bleu.METRICS, "perplexity", "signatures", "by_length", "seconds", "tokens_per_second", "params"}
 KEYS |= {"params_sha256", "step", "checkpoints"}
@@ -238,7 +238,9 @@ def test_scores_that_need_memory_come_before_the_search(
     failing: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(translations, "translate", mock.Mock(side_effect=AssertionError("translated")))
-    monkeypatch.setattr(f"infer.evaluate.translations.{failing}", mock.Mock(side_effect=MemoryError("too little")))
+    monkeypatch.setattr(
+        f"vaswani.infer.evaluate.translations.{failing}", mock.Mock(side_effect=MemoryError("too little"))
+    )
     with pytest.raises(MemoryError, match="too little"):
         translations.evaluate(run, Sentences("test", "x", "de", ["A"], ["B"]), GREEDY, has_oracle_length=True)
 
@@ -311,7 +313,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
     given: int | None, searched: int, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("infer.evaluate.sentences.Translator", translator)
+    monkeypatch.setattr("vaswani.infer.evaluate.sentences.Translator", translator)
     with pytest.raises(KeyboardInterrupt):
         run_here(workdir=str(workdir), checkpoint="latest", split="test", batch_tokens=given)
     assert translator.call_args.kwargs == {"batch_tokens": searched}
@@ -332,7 +334,7 @@ def test_what_was_found_is_saved_even_if_nobody_reads_it(
     workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = shutil.copytree(workdir, tmp_path / "run", ignore=shutil.ignore_patterns("evaluations"))
-    monkeypatch.setattr("infer.evaluate.record.print", mock.Mock(side_effect=BrokenPipeError), raising=False)
+    monkeypatch.setattr("vaswani.infer.evaluate.record.print", mock.Mock(side_effect=BrokenPipeError), raising=False)
     with pytest.raises(BrokenPipeError):
         run_here(workdir=str(copy), checkpoint="latest", split="test", output=str(tmp_path / "out.de"))
     (kept,) = (copy / "evaluations").glob("*.json")
@@ -457,7 +459,7 @@ def test_references_whose_file_names_no_language_are_in_that_of_the_run(
 ) -> None:
     run = tiny.random_run()
     run.config.data.train = "text:x.{en,zh}"
-    monkeypatch.setattr("infer.runs.open_runs", lambda *arguments: [run])
+    monkeypatch.setattr("vaswani.infer.runs.open_runs", lambda *arguments: [run])
     asked: list[Sentences] = []
 
     def evaluate(model_run: object, sentences: Sentences, *arguments: object, **options: object) -> tuple:
@@ -495,9 +497,9 @@ def test_parameters_that_are_not_finite_score_nothing(
         (tmp_path / name).write_text("The dog sleeps.\n")
     source, target = str(tmp_path / "a.en"), str(tmp_path / "a.de")
     given = {"workdir": "run", "checkpoint": None, "source": source}
-    monkeypatch.setattr("infer.runs.open_run", lambda *_: not_finite)
+    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *_: not_finite)
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         rescore.main(SimpleNamespace(**given, target=target, nbest=None))
-    monkeypatch.setattr("infer.runs.open_runs", lambda *_: [run, not_finite])
+    monkeypatch.setattr("vaswani.infer.runs.open_runs", lambda *_: [run, not_finite])
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         command.evaluate_translations(SimpleNamespace(**given, reference=target, corpus=None, split=None))

@@ -9,14 +9,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.ids import EOS
-from infer.runs import Run, open_run
-from infer.translate import __main__ as command
-from infer.translate.explain import ABANDONED, FINISHED, KEPT, MOST_LINES, PRUNED, BeamTree, beam_tree, explained, page
-from infer.translate.options import Decoding
-from infer.translate.translator import Translator
 from tests import tiny
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.translate import __main__ as command
+from vaswani.infer.translate.explain import (
+    ABANDONED,
+    FINISHED,
+    KEPT,
+    MOST_LINES,
+    PRUNED,
+    BeamTree,
+    beam_tree,
+    explained,
+    page,
+)
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.translator import Translator
 
 SOURCE = "The old cat sees the dog."
 NASTY = "</script><script>alert(1)</script> The dog <img src=x onerror=alert(1)>"

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from infer import align, rescore
-from infer.api import LoadedRun
-from infer.scores.forced import forced_batches, line_sums
 from tests import tiny
+from vaswani.errors import UserError
+from vaswani.infer import align, rescore
+from vaswani.infer.api import LoadedRun
+from vaswani.infer.scores.forced import forced_batches, line_sums
 
 SOURCES = [[5] * length for length in (3, 17, 9, 1, 30)]
 TARGETS = [[6] * length for length in (4, 2, 25, 1, 30)]
@@ -82,7 +82,7 @@ def test_a_line_that_is_too_long_for_the_model_is_named_before_any_is_read(
     main: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tiny.random_run(N=1, positions="learned", max_positions=20)
-    monkeypatch.setattr("infer.runs.open_run", lambda *arguments: run)
+    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *arguments: run)
     (tmp_path / "in").write_text("The dog.\n" + "dog " * 30 + "\nA cat.\n")
     (tmp_path / "out").write_text("Der Hund.\nHund\nKatze.\n")
     files = {"source": str(tmp_path / "in"), "target": str(tmp_path / "out"), "nbest": None}

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import BOS, EOS, UNK
-from base.tokens import Tokens
-from configs.char_lm import get_config
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from infer.evaluate import texts as evaluation
-from infer.runs import Run, open_run
-from infer.texts.continuation import generate
-from infer.translate.options import Decoding, Sampling
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.parameter_count import parameter_count
-from run.records import read_metrics
-from tasks import task_of
 from tests.infer.test_translate_cli import command
 from tests.trainings import assert_resumes_to_the_same_bits
-from train import loop
+from vaswani.configs.char_lm import get_config
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS, UNK
+from vaswani.infer.evaluate import texts as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.texts.continuation import generate
+from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.parameter_count import parameter_count
+from vaswani.run.records import read_metrics
+from vaswani.tasks import task_of
+from vaswani.tokens import Tokens
+from vaswani.train import loop
 
 ROW = 16
 

@@ -11,19 +11,19 @@ import numpy as np
 import optax
 import pytest
 
-import infer
-from base.errors import UserError
-from base.tokens import Tokens
-from infer.api import LoadedRun
-from infer.convert.folders import make_run
-from infer.inside.lens import logit_lens
-from infer.inside.trace import record, trace
-from infer.runs import open_run
-from model.transformer import Transformer, init_params
 from tests import tiny
 from tests.conftest import ROOT
 from tests.slow import slow_but
 from tests.tiny import PAIRS, TINY, perturbed
+from vaswani import infer
+from vaswani.errors import UserError
+from vaswani.infer.api import LoadedRun
+from vaswani.infer.convert.folders import make_run
+from vaswani.infer.inside.lens import logit_lens
+from vaswani.infer.inside.trace import record, trace
+from vaswani.infer.runs import open_run
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.tokens import Tokens
 
 SOURCE, TARGET = [5, 6, 7, 8, 9], [1, 10, 11, 12]
 KINDS = {
@@ -222,9 +222,9 @@ def test_an_imported_marian_has_the_logits_of_transformers(tmp_path: Path) -> No
     from tests.reference import torch
 
     # isort: split
-    from infer.convert import huggingface
-    from infer.convert.marian import TOLERANCE
     from tests import foreign
+    from vaswani.infer.convert import huggingface
+    from vaswani.infer.convert.marian import TOLERANCE
 
     theirs = foreign.make("marian", tmp_path / "marian", activation_function="swish")
     make_run(tmp_path / "run", huggingface.read(tmp_path / "marian"))

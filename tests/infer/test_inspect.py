@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from infer.inspect import as_text, summary
-from infer.runs import open_run
-from model.parameter_count import parameter_count
-from run.parameters import params_sha256
 from tests import tiny
+from vaswani.infer.inspect import as_text, summary
+from vaswani.infer.runs import open_run
+from vaswani.model.parameter_count import parameter_count
+from vaswani.run.parameters import params_sha256
 
 
 @pytest.fixture(scope="module")

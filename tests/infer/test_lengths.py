@@ -2,8 +2,8 @@
 
 import pytest
 
-from infer.scores.bleu import sacrebleu
-from infer.scores.lengths import by_length
+from vaswani.infer.scores.bleu import sacrebleu
+from vaswani.infer.scores.lengths import by_length
 
 
 def test_a_band_has_the_scores_of_its_lines() -> None:

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from data.tokenizer import Tokenizer
-from infer.scores.oracle_length import exact_match
-from model.config import ModelConfig
-from model.transformer import Transformer, init_params
-from search.beam import beam_search
-from search.state import run_search
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.scores.oracle_length import exact_match
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.search.beam import beam_search
+from vaswani.search.state import run_search
+from vaswani.tokens import Tokens
 
 WIDTH = 8
 LENGTHS = (1, 5)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
-from data.lines import read_lines
-from data.of_config import prepare_all
-from data.trees.linearise import linearise
-from data.trees.treebank import read_trees
-from infer import parse
-from infer.evaluate import trees as evaluation
-from infer.runs import Run, open_run
-from infer.scores.brackets import COLLINS, score_lines, summaries
-from infer.translate.options import Decoding
-from infer.translate.translator import Hypothesis, Translation, Translator
 from tests import tiny
-from train import loop
+from vaswani.data.lines import read_lines
+from vaswani.data.of_config import prepare_all
+from vaswani.data.trees.linearise import linearise
+from vaswani.data.trees.treebank import read_trees
+from vaswani.errors import UserError
+from vaswani.infer import parse
+from vaswani.infer.evaluate import trees as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.brackets import COLLINS, score_lines, summaries
+from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.translator import Hypothesis, Translation, Translator
+from vaswani.train import loop
 
 TREEBANK = """
 ( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ sleeps)) (. .)))
@@ -179,7 +179,7 @@ def test_a_run_of_every_task_that_translates_may_parse(task: str, monkeypatch: p
     def opened(workdir: str, checkpoint: str, tasks: tuple[str, ...] = ("translation",)) -> Run:
         raise UserError("it is opened" if task in tasks else "it is refused")
 
-    monkeypatch.setattr("infer.runs.open_run", opened)
+    monkeypatch.setattr("vaswani.infer.runs.open_run", opened)
     flags = dict.fromkeys(("parameters", "trees", "checkpoint", "coordinator", "processes", "process"))
     options = SimpleNamespace(workdir="run", **flags)
     with pytest.raises(UserError, match=r"^it is opened$"):
@@ -219,7 +219,7 @@ def test_other_parameters_replace_no_record(workdir: Path, tmp_path: Path, monke
     def reported(options: Any, run: Run, record: dict, lines: list[str], table: Any, kind: str = "") -> None:
         kinds.append(kind)
 
-    monkeypatch.setattr("infer.evaluate.record.report", reported)
+    monkeypatch.setattr("vaswani.infer.evaluate.record.report", reported)
     monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: ({}, []))
     for parameters in (None, str(tmp_path / "other.prm")):
         run_here(workdir=str(workdir), split="test", parameters=parameters)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from infer.scores import bleu
-from infer.scores.pairs import language_of, read_pair
 from tests.conftest import ROOT
+from vaswani.errors import UserError
+from vaswani.infer.scores import bleu
+from vaswani.infer.scores.pairs import language_of, read_pair
 
 REFERENCE = "Der Hund schläft.\nWir lesen ein neues Buch über E-Mail.\n"
 

@@ -5,8 +5,8 @@ import pytest
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
 
-from base.errors import UserError
-from infer.scores.significance import METRICS, as_text, compare, compare_all, randomised_p
+from vaswani.errors import UserError
+from vaswani.infer.scores.significance import METRICS, as_text, compare, compare_all, randomised_p
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
 REFERENCES = GERMAN * 16

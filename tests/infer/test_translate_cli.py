@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from base.errors import UserError
-from data.lines import LONGEST_LINE
-from data.tokenizer import Tokenizer
-from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import (
+from vaswani.data.lines import LONGEST_LINE
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.stream import (
     Arriving,
     Columns,
     Lines,
@@ -26,9 +26,9 @@ from infer.translate.stream import (
     lines_of,
     translate_stream,
 )
-from infer.translate.translator import Hypothesis, Required, Translation, Translator
-from model.config import ModelConfig
-from model.transformer import init_params
+from vaswani.infer.translate.translator import Hypothesis, Required, Translation, Translator
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
 
 
 class Echo(Translator):

@@ -6,12 +6,12 @@ from unittest import mock
 
 import pytest
 
-from infer.runs import Run, open_run
-from infer.translate.__main__ import main
-from infer.translate.options import Decoding, Sampling
-from infer.translate.stream import Lines, translate_stream
-from infer.translate.translator import Translator
 from tests import commands, tiny
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.translate.__main__ import main
+from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.stream import Lines, translate_stream
+from vaswani.infer.translate.translator import Translator
 
 
 class Case(NamedTuple):
@@ -106,7 +106,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
     given: int | None, searched: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("infer.translate.translator.Translator", translator)
+    monkeypatch.setattr("vaswani.infer.translate.translator.Translator", translator)
     flags = Options(
         workdir=str(run.workdir),
         checkpoint="latest",

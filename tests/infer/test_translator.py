@@ -12,19 +12,19 @@ import pytest
 import sentencepiece
 from jax.sharding import Mesh
 
-from base.errors import UserError
-from base.ids import EOS
-from data.imported import Unigram
-from data.symbols import Symbols
-from data.tokenizer import Tokenizer
-from infer.translate import stages
-from infer.translate.breaks import break_of
-from infer.translate.options import Decoding, Sampling
-from infer.translate.translator import Hypothesis, Required, Translator, _join
-from model.config import ModelConfig
-from model.transformer import init_params
-from search.state import Hypotheses
 from tests import tiny
+from vaswani.data.imported import Unigram
+from vaswani.data.symbols import Symbols
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer.translate import stages
+from vaswani.infer.translate.breaks import break_of
+from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.search.state import Hypotheses
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
 WORDS = TEXT.split()

@@ -13,19 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.tokens import Tokens
-from model import block, vision
-from model import embed as embeddings
-from model import noise as noise_module
-from model.config import DROPOUT_BITS
-from model.embed import Embedding
-from model.language_model import LanguageModel
-from model.masked_lm import MaskedLM
-from model.mixers import attention, restricted, strided
-from model.noise import Noise, dropout, index_words, keep_mask
-from model.prefix_lm import PrefixLM
-from model.transformer import Transformer
 from tests.tiny import TINY, apply, apply_jitted, noise, perturbed
+from vaswani.model import block, vision
+from vaswani.model import embed as embeddings
+from vaswani.model import noise as noise_module
+from vaswani.model.config import DROPOUT_BITS
+from vaswani.model.embed import Embedding
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.mixers import attention, restricted, strided
+from vaswani.model.noise import Noise, dropout, index_words, keep_mask
+from vaswani.model.prefix_lm import PrefixLM
+from vaswani.model.transformer import Transformer
+from vaswani.tokens import Tokens
 
 SHAPE = (128, 512)
 ROWS = jnp.arange(128)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from model.attention import attention, dot_products
-from model.block import layer_norm
-from model.config import ModelConfig
-from model.embed import logits_of
-from model.parameter_count import parameter_count
-from model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
-from model.transformer import Transformer, init_params
 from tests import tolerance
 from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
 from tests.tolerance import relative_error
+from vaswani.model.attention import attention, dot_products
+from vaswani.model.block import layer_norm
+from vaswani.model.config import ModelConfig
+from vaswani.model.embed import logits_of
+from vaswani.model.parameter_count import parameter_count
+from vaswani.model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
+from vaswani.model.transformer import Transformer, init_params
 
 VARIANTS = [
     pytest.param({}, id="paper"),

@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 
-from model.attention import attention
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.masks import Mask
-from model.mixers import kernels
-from model.mixers.kernels import attend
-from model.transformer import Transformer, init_params
 from tests.extras import needed
 from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
 from tests.tolerance import BFLOAT16, assert_close, backward, forward, gradient_error, relative_error
+from vaswani.model.attention import attention
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masks import Mask
+from vaswani.model.mixers import kernels
+from vaswani.model.mixers.kernels import attend
+from vaswani.model.transformer import Transformer, init_params
 
 HALF = {"dtype": "bfloat16", "d_k": 8, "d_v": 8}
 
@@ -208,8 +208,8 @@ import jax, jax.numpy as jnp, numpy as np
 from functools import partial
 from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from model.mixers import kernels
-from model.masks import Mask
+from vaswani.model.mixers import kernels
+from vaswani.model.masks import Mask
 
 impl, platform = sys.argv[1:]
 kernels.compiled_for = lambda: platform

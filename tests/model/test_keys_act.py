@@ -19,20 +19,20 @@ from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 from jax.flatten_util import ravel_pytree
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import EOS
-from configs.common import default
-from data.batching import TextBatch
-from data.images import ImageBatch
-from model.config import ATTENTION_IMPLS, CELLS, POSITIONS, RECURRENT, ModelConfig
-from model.mixers import MIXERS, kernels
-from model.noise import Noise
-from run.folder import model_config
-from tasks import MODULES, task_of
-from tasks.task import Objective
 from tests import tiny
 from tests.tolerance import BFLOAT16, backward, relative_error
-from train.check import check
+from vaswani.configs.common import default
+from vaswani.data.batching import TextBatch
+from vaswani.data.images import ImageBatch
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.model.config import ATTENTION_IMPLS, CELLS, POSITIONS, RECURRENT, ModelConfig
+from vaswani.model.mixers import MIXERS, kernels
+from vaswani.model.noise import Noise
+from vaswani.run.folder import model_config
+from vaswani.tasks import MODULES, task_of
+from vaswani.tasks.task import Objective
+from vaswani.train.check import check
 
 VOCABULARY = 20
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8, "max_positions": 40, "max_distance": 2}

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.ids import BOS
-from base.tokens import Tokens
-from model.language_model import LanguageModel, init_params
-from search import state
-from search.beam import beam_search
-from search.sampling import sample
 from tests.search.test_search import EXTRA, assert_same, plain_beam_search
 from tests.tiny import TINY
 from tests.tolerance import relative_error
+from vaswani.ids import BOS
+from vaswani.model.language_model import LanguageModel, init_params
+from vaswani.search import state
+from vaswani.search.beam import beam_search
+from vaswani.search.sampling import sample
+from vaswani.tokens import Tokens
 
 SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=6, max_positions=24)
 PROMPTS_BS = np.array([[BOS, 5, 7, 4], [BOS, 0, 0, 0], [BOS, 9, 0, 0], [0, 0, 0, 0], [BOS, 3, 11, 0]], np.int32)

@@ -7,27 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.masked_lm import MaskedLM
-from model.masks import Mask
-from model.mixers import linear
-from model.mixers.attention import MultiHeadAttention, add_bias
-from model.mixers.convolution import GatedConvolution
-from model.mixers.recurrent import Recurrent
-from model.mixers.restricted import RestrictedAttention
-from model.mixers.strided import StridedAttention
-from model.noise import Noise
-from model.positions import NoPositions
-from model.stack import Stack
-from model.transformer import Transformer, init_params
-from run.sharding import placed_shapes
 from tests import tolerance
 from tests.model import test_invariants as invariants
 from tests.model import test_scan as scan
 from tests.search import test_search as search
 from tests.slow import slow_but
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.masks import Mask
+from vaswani.model.mixers import linear
+from vaswani.model.mixers.attention import MultiHeadAttention, add_bias
+from vaswani.model.mixers.convolution import GatedConvolution
+from vaswani.model.mixers.recurrent import Recurrent
+from vaswani.model.mixers.restricted import RestrictedAttention
+from vaswani.model.mixers.strided import StridedAttention
+from vaswani.model.noise import Noise
+from vaswani.model.positions import NoPositions
+from vaswani.model.stack import Stack
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.run.sharding import placed_shapes
 
 PLAIN = [
     pytest.param({"mixer": "restricted", "neighbours": 3}, id="restricted"),

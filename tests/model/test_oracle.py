@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.config import POSITIONS
-from tasks.loss import cross_entropy
 from tests.hurry import AS_IN_TRAINING
 from tests.oracle import Oracle, flatten
 from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed
 from tests.tolerance import relative_error
+from vaswani.model.config import POSITIONS
+from vaswani.tasks.loss import cross_entropy
 
 EPS_LS = 0.1
 TOLERANCE = 1e-5

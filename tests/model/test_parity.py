@@ -19,17 +19,17 @@ from flax import linen as nn
 from tests.reference import torch, transformers
 
 # isort: split
-from base.tokens import Tokens
-from infer.convert import bert, gpt2, huggingface, t5, vit
-from infer.convert.weights import Weights
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.masked_lm import MaskedLM
-from model.transformer import Transformer
-from model.vision import ImageConfig, Vision
 from tests import tolerance
 from tests.foreign import randomise
 from tests.tiny import padded_ids
+from vaswani.infer.convert import bert, gpt2, huggingface, t5, vit
+from vaswani.infer.convert.weights import Weights
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.transformer import Transformer
+from vaswani.model.vision import ImageConfig, Vision
+from vaswani.tokens import Tokens
 
 SMALL = ModelConfig(vocab_size=50, N=2, d_model=32, d_ff=48, h=4, d_k=8, d_v=8)
 BERT = replace(

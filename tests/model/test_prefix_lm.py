@@ -8,26 +8,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.ids import BOS
-from base.tokens import Tokens
-from configs.prefix_lm import get_config
-from infer.evaluate.sentences import open_sentences
-from infer.evaluate.translations import evaluate
-from infer.runs import open_run
-from infer.translate.options import Decoding
-from model.language_model import LanguageModel
-from model.masks import Mask
-from model.mixers import kernels
-from model.prefix_lm import PrefixLM, init_params
-from search import state
-from tasks import TRANSLATION
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from tests.slow import slow_but
 from tests.tiny import TINY, training_config
 from tests.tolerance import relative_error
 from tests.trainings import assert_resumes_to_the_same_bits, refusal_of_config
-from train import loop
+from vaswani.configs.prefix_lm import get_config
+from vaswani.errors import UserError
+from vaswani.ids import BOS
+from vaswani.infer.evaluate.sentences import open_sentences
+from vaswani.infer.evaluate.translations import evaluate
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.options import Decoding
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masks import Mask
+from vaswani.model.mixers import kernels
+from vaswani.model.prefix_lm import PrefixLM, init_params
+from vaswani.search import state
+from vaswani.tasks import TRANSLATION
+from vaswani.tokens import Tokens
+from vaswani.train import loop
 
 SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=8)
 KINDS = {

@@ -11,31 +11,31 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import AbstractMesh
 
-from base.errors import UserError
-from base.ids import BOS
-from base.tokens import Tokens
-from configs.common import default
-from configs.quickstart import get_config as quickstart
-from configs.recurrent import WIDTHS, get_config
-from infer.evaluate.sentences import open_sentences
-from infer.evaluate.translations import evaluate
-from infer.runs import open_run
-from infer.translate.options import Decoding
-from model import recurrent_translator
-from model.config import CELLS, ModelConfig
-from model.parameter_count import parameter_count
-from model.recurrent_translator import RecurrentTranslator, init_params
-from run.folder import model_config
-from run.sharding import AXES, placed_shapes
-from search import state
-from tasks import TRANSLATION
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, plain_beam_search, searcher, unpad
 from tests.slow import slow_but
 from tests.tiny import noise, training_config
 from tests.tolerance import relative_error
 from tests.trainings import assert_resumes_to_the_same_bits, refusal_of_config
-from train import loop
-from train.check import check
+from vaswani.configs.common import default
+from vaswani.configs.quickstart import get_config as quickstart
+from vaswani.configs.recurrent import WIDTHS, get_config
+from vaswani.errors import UserError
+from vaswani.ids import BOS
+from vaswani.infer.evaluate.sentences import open_sentences
+from vaswani.infer.evaluate.translations import evaluate
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.options import Decoding
+from vaswani.model import recurrent_translator
+from vaswani.model.config import CELLS, ModelConfig
+from vaswani.model.parameter_count import parameter_count
+from vaswani.model.recurrent_translator import RecurrentTranslator, init_params
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import AXES, placed_shapes
+from vaswani.search import state
+from vaswani.tasks import TRANSLATION
+from vaswani.tokens import Tokens
+from vaswani.train import loop
+from vaswani.train.check import check
 
 KINDS = {
     f"{kind} {cell}": ModelConfig(12, N=2, d_model=8, P_drop=0.0, positions="none", recurrent=kind, cell=cell)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.transformer import Transformer, init_params
 from tests import tolerance
 from tests.tiny import TINY, apply_jitted, noise, padded_ids, perturbed, tokens
+from vaswani.model.transformer import Transformer, init_params
 
 DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout_bits": "hash"}
 

@@ -14,13 +14,13 @@ import pytest
 from tests.extras import torch
 
 # isort: split
-from model.config import ModelConfig
-from model.masks import Mask
-from model.mixers.attention import MultiHeadAttention
-from model.positions import NoPositions, sinusoids
-from model.transformer import Transformer
 from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed
 from tests.tolerance import relative_error
+from vaswani.model.config import ModelConfig
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.attention import MultiHeadAttention
+from vaswani.model.positions import NoPositions, sinusoids
+from vaswani.model.transformer import Transformer
 
 TOLERANCE = 1e-5
 CONFIG = dataclasses.replace(TINY, h=2, d_k=8, d_v=8)  # nn.MultiheadAttention knows d_k = d_v = d_model / h only

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from model.attention import attention, softmax_one
-from model.block import Residual
-from model.config import ModelConfig
-from model.language_model import LanguageModel
-from model.transformer import init_params
-from run.sharding import placed_shapes
 from tests import tolerance
 from tests.model import test_invariants as invariants
 from tests.model import test_mixers as mixers
 from tests.model import test_scan as scan
 from tests.search import test_search as search
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from vaswani.model.attention import attention, softmax_one
+from vaswani.model.block import Residual
+from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.transformer import init_params
+from vaswani.run.sharding import placed_shapes
 
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}
 SHARED = {"share_layers": True, "N": 3, "qk_norm": True, "softmax_one": True, "activation": "geglu"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs.ablations import ROWS, get_config
-from model.config import ModelConfig
-from model.parameter_count import parameter_count
-from paper.published import TABLE3
+from vaswani.configs.ablations import ROWS, get_config
+from vaswani.model.config import ModelConfig
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.published import TABLE3
 
 
 @pytest.mark.parametrize("row", TABLE3)

@@ -5,11 +5,19 @@ from typing import Any
 
 import pytest
 
-from paper.published import TABLE2
-from paper.records import Records, RunRecord
-from paper.rows import ScoredRun, load
-from paper.tables.cost import analytic_flops, cost, device_time_flops, paper_flops, row_length, run_flops, xla_flops
 from tests.planted import planted_config
+from vaswani.paper.published import TABLE2
+from vaswani.paper.records import Records, RunRecord
+from vaswani.paper.rows import ScoredRun, load
+from vaswani.paper.tables.cost import (
+    analytic_flops,
+    cost,
+    device_time_flops,
+    paper_flops,
+    row_length,
+    run_flops,
+    xla_flops,
+)
 
 
 def scored(kind: str, minutes: float = 60.0, count: int = 1) -> ScoredRun:

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from base.errors import UserError
-from configs.common import default
-from data.grammar import sentences as grammar
-from data.symbols import Symbols
-from infer.attention.maps import AttentionMap
-from infer.runs import Run, open_run
-from paper import drawing, figures
-from paper.heads.measure import measure_heads
-from paper.heads.roles import AnnotatedPair, annotate
 from tests import tiny
 from tests.conftest import ROOT
+from vaswani.configs.common import default
+from vaswani.data.grammar import sentences as grammar
+from vaswani.data.symbols import Symbols
+from vaswani.errors import UserError
+from vaswani.infer.attention.maps import AttentionMap
+from vaswani.infer.runs import Run, open_run
+from vaswani.paper import drawing, figures
+from vaswani.paper.heads.measure import measure_heads
+from vaswani.paper.heads.roles import AnnotatedPair, annotate
 
 NASTY = '$x$ </svg> & it "sees" 🐕 \\broken{'
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from paper import front
-from paper.records import RunRecord, read_run
 from tests.planted import plant, planted_config, scores
+from vaswani.paper import front
+from vaswani.paper.records import RunRecord, read_run
 
 
 def run_with(folder: Path, seed: int, hours: float, **values: float) -> RunRecord:

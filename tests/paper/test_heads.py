@@ -17,22 +17,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.intervals import wilson
-from base.tokens import Tokens
-from data.grammar import sentences as grammar
-from data.grammar.sentences import Example, Links
-from data.tokenizer import Tokenizer
-from data.trees.tree import Tree
-from infer.attention.alignment import align
-from infer.attention.kinds import KINDS
-from infer.attention.maps import attention_maps
-from infer.runs import Run, open_run
-from infer.scores.forced import forced_batches
-from model.transformer import Transformer
-from paper.heads.__main__ import main
-from paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
-from paper.heads.measure import (
+from tests import tiny
+from tests.slow import slow_but
+from vaswani.data.grammar import sentences as grammar
+from vaswani.data.grammar.sentences import Example, Links
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.data.trees.tree import Tree
+from vaswani.errors import UserError
+from vaswani.infer.attention.alignment import align
+from vaswani.infer.attention.kinds import KINDS
+from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.forced import forced_batches
+from vaswani.intervals import wilson
+from vaswani.model.transformer import Transformer
+from vaswani.paper.heads.__main__ import main
+from vaswani.paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
+from vaswani.paper.heads.measure import (
     Spans,
     direction,
     largest,
@@ -45,7 +46,7 @@ from paper.heads.measure import (
     token_weights,
     untrained,
 )
-from paper.heads.roles import (
+from vaswani.paper.heads.roles import (
     RELATIONS,
     AlignmentTally,
     AnnotatedPair,
@@ -55,12 +56,11 @@ from paper.heads.roles import (
     null_accuracy,
     role_report,
 )
-from paper.heads.sample import RARE, Sample, sample
-from paper.heads.seeds import seeds_text
-from paper.heads.text import heads_text, stands_out
-from tasks.translation import objective
-from tests import tiny
-from tests.slow import slow_but
+from vaswani.paper.heads.sample import RARE, Sample, sample
+from vaswani.paper.heads.seeds import seeds_text
+from vaswani.paper.heads.text import heads_text, stands_out
+from vaswani.tasks.translation import objective
+from vaswani.tokens import Tokens
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")
@@ -355,7 +355,7 @@ def test_a_layer_aligns_by_the_mean_of_its_heads(run: Run, monkeypatch: pytest.M
     pair = AnnotatedPair("a b c", "x", ("a", "b", "c"), ("x",), {}, frozenset({(0, 1)}))
     weights_nhts = np.array([[[[0.5, 0.4, 0.1, 0.0]], [[0.1, 0.4, 0.5, 0.0]]]])  # the last column is no token
     maps = [(pair, dict.fromkeys(KINDS, weights_nhts))]
-    monkeypatch.setattr("paper.heads.measure.sentence_maps", lambda run, pairs: maps if pairs else [])
+    monkeypatch.setattr("vaswani.paper.heads.measure.sentence_maps", lambda run, pairs: maps if pairs else [])
     _, heads, layers = tally(run, Sample([pair], []))
     assert heads.error_nh().tolist() == [[1.0, 1.0]] and layers.error_nh().tolist() == [[0.0]]
 
@@ -441,8 +441,8 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
 
 def test_layers_that_share_their_parameters_are_refused_before_heads_are_measured(monkeypatch: pytest.MonkeyPatch):
     run = tiny.random_run(share_layers=True)
-    monkeypatch.setattr("infer.runs.open_run", lambda workdir, checkpoint: run)
-    monkeypatch.setattr("paper.heads.measure.measure_heads", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda workdir, checkpoint: run)
+    monkeypatch.setattr("vaswani.paper.heads.measure.measure_heads", lambda *arguments: pytest.fail("measured"))
     options = SimpleNamespace(workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0)
     with pytest.raises(UserError, match="its layers share their parameters"):
         main(options)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
-from paper.tables.layer_types import Sizes, layer
+from vaswani.paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
+from vaswani.paper.tables.layer_types import Sizes, layer
 
 MATRIX = jnp.ones((8, 8))
 

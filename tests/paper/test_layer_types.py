@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.mixers import MIXERS
-from paper.tables.layer_costs import operations
-from paper.tables.layer_types import Sizes, layer, projections
+from vaswani.model.mixers import MIXERS
+from vaswani.paper.tables.layer_costs import operations
+from vaswani.paper.tables.layer_types import Sizes, layer, projections
 
 SIZES = Sizes(n=12, d=6, k=3, r=5)
 

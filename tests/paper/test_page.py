@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from base.table import Table
-from paper.report.page import Section, drawings, folded, inner_page, page, pictures, table, write
+from vaswani.errors import UserError
+from vaswani.paper.report.page import Section, drawings, folded, inner_page, page, pictures, table, write
+from vaswani.table import Table
 
 TABLE = Table(
     "t",
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", ["not met", "not shown", "not equivalent"])
 def test_a_verdict_is_no_missing_number(verdict: str) -> None:
-    from paper.report.report import _is_run
+    from vaswani.paper.report.report import _is_run
 
     shown = Table("t", "T", ("claim", "ours", "verdict"), [("a", "26.10", verdict)], [])
     assert "absent" not in table(shown)

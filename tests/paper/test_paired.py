@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from paper.records import RunRecord
-from paper.rows import RowRuns, ScoredRun
-from paper.tables.paired import compare_rows
+from vaswani.paper.records import RunRecord
+from vaswani.paper.rows import RowRuns, ScoredRun
+from vaswani.paper.tables.paired import compare_rows
 
 GERMAN = ["Der Hund schläft heute.", "Die Katze trinkt viel Milch.", "Das Kind lacht laut.", "Wir gehen nach Hause."]
 REFERENCES = GERMAN * 16

@@ -2,10 +2,10 @@
 
 import pytest
 
-from configs.base import get_config as base
-from configs.parsing import get_config
-from data.corpora import corpus_folder
-from data.sources import open_corpus
+from vaswani.configs.base import get_config as base
+from vaswani.configs.parsing import get_config
+from vaswani.data.corpora import corpus_folder
+from vaswani.data.sources import open_corpus
 
 CHANGED = {"data.train", "data.valid", "data.test", "data.vocab_size", "data.max_length", "data.buckets", "model.N",
            "model.d_model", "model.d_k", "model.d_v", "model.P_drop", "model.P_drop_attention", "optim.lr",

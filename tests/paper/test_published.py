@@ -2,8 +2,8 @@
 
 import pytest
 
-from paper import published
-from paper.published import TABLE2, TABLE3, TABLE4
+from vaswani.paper import published
+from vaswani.paper.published import TABLE2, TABLE3, TABLE4
 
 DIFFERS = {  # what section 6.2 and the table's blanks say a row changes
     "A1": {"h", "d_k", "d_v"},

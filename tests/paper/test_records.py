@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from base.checked_json import check, read_json_lines
-from base.errors import UserError
-from paper import provenance
-from paper.records import (
+from tests.conftest import ROOT
+from tests.planted import head, plant, planted_config, scores
+from vaswani.checked_json import check, read_json_lines
+from vaswani.errors import UserError
+from vaswani.paper import provenance
+from vaswani.paper.records import (
     CONFIG,
     EVALUATION,
     LAUNCH,
@@ -22,11 +24,9 @@ from paper.records import (
     recorded_run,
     save,
 )
-from paper.results import make_record
-from paper.rows import caveat_notes, fits, identity, row_runs
-from paper.tables import table3
-from tests.conftest import ROOT
-from tests.planted import head, plant, planted_config, scores
+from vaswani.paper.results import make_record
+from vaswani.paper.rows import caveat_notes, fits, identity, row_runs
+from vaswani.paper.tables import table3
 
 A1 = "configs/ablations.py:A1:small"
 TRAINING = {"steps": int, "minutes": float, "validations": [{"step": int, "perplexity": float}]}

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from base.table import as_text
-from paper import figures
-from paper.__main__ import TABLES
-from paper.command import draw, make
-from paper.launch import commands
-from paper.records import Records, find_records, newest_with_checkpoints
-from paper.report.curves import curves, other_curves, trends
-from paper.report.report import report
-from paper.rows import load, row_runs
-from paper.tables import table3
 from tests import tiny
 from tests.planted import plant, planted_config, scores
+from vaswani.errors import UserError
+from vaswani.paper import figures
+from vaswani.paper.__main__ import TABLES
+from vaswani.paper.command import draw, make
+from vaswani.paper.launch import commands
+from vaswani.paper.records import Records, find_records, newest_with_checkpoints
+from vaswani.paper.report.curves import curves, other_curves, trends
+from vaswani.paper.report.report import report
+from vaswani.paper.rows import load, row_runs
+from vaswani.paper.tables import table3
+from vaswani.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
 

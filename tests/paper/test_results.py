@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
-from paper import provenance, results
-from paper.provenance import DIRTY
-from paper.records import PARSING, TOLERANCE, find_records, read_run
-from paper.rows import row_runs
-from paper.tables.paired import read_lines_of
-from run import folder
 from tests.planted import head, plant, planted_config, scores
+from vaswani.errors import UserError
+from vaswani.paper import provenance, results
+from vaswani.paper.provenance import DIRTY
+from vaswani.paper.records import PARSING, TOLERANCE, find_records, read_run
+from vaswani.paper.rows import row_runs
+from vaswani.paper.tables.paired import read_lines_of
+from vaswani.run import folder
 
 ROOT = Path(__file__).parent.parent.parent
 A1 = "configs/ablations.py:A1:small"
@@ -269,7 +269,7 @@ def test_the_repository_around_an_installed_copy_is_not_the_codes(
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=x"], check=True)
     installed = tmp_path / ".venv" / "vaswani"
     (installed / "run").mkdir(parents=True)
-    monkeypatch.setattr(folder, "__file__", str(installed / "run" / "folder.py"))
+    monkeypatch.setattr(folder, "_ROOT", installed)
     assert folder.git() is None
     monkeypatch.setattr(provenance, "ROOT", installed)
     assert not provenance.history_is_known()

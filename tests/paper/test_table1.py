@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from base.table import as_text
-from paper.published import TABLE1
-from paper.report.table1_plot import plot
-from paper.tables import table1
-from paper.tables.table1 import ATTENTION, DILATED, LINEAR, PROJECTED, RECURRENT, TYPES, Sizes
+from vaswani.errors import UserError
+from vaswani.paper.published import TABLE1
+from vaswani.paper.report.table1_plot import plot
+from vaswani.paper.tables import table1
+from vaswani.paper.tables.table1 import ATTENTION, DILATED, LINEAR, PROJECTED, RECURRENT, TYPES, Sizes
+from vaswani.table import as_text
 
 RECORD = Path(__file__).parent.parent.parent / "paper" / "records" / "table1.json"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from base.table import Table
-from paper.published import TABLE2
-from paper.records import Records, find_records
-from paper.tables import table2
 from tests.planted import plant, planted_config, scores
+from vaswani.paper.published import TABLE2
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.tables import table2
+from vaswani.table import Table
 
 EMPTY = Records([], [], [], [])
 

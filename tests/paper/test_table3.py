@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from base.intervals import half_interval, with_interval
-from base.table import Table
-from model.parameter_count import parameter_count
-from paper.published import TABLE3
-from paper.records import Records, find_records
-from paper.rows import load
-from paper.tables import table3, trend
-from run.folder import model_config
 from tests.planted import plant, planted_config, scores
+from vaswani.intervals import half_interval, with_interval
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.published import TABLE3
+from vaswani.paper.records import Records, find_records
+from vaswani.paper.rows import load
+from vaswani.paper.tables import table3, trend
+from vaswani.run.folder import model_config
+from vaswani.table import Table
 
 EMPTY = Records([], [], [], [])
 

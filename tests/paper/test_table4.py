@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from paper.published import TABLE4
-from paper.records import PARSING, Records, find_records
-from paper.tables import table4
 from tests.planted import plant, planted_config, scores
+from vaswani.paper.published import TABLE4
+from vaswani.paper.records import PARSING, Records, find_records
+from vaswani.paper.tables import table4
 
 
 def test_the_papers_rows_stand_there_and_ours_have_not_run() -> None:

@@ -7,20 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from base.errors import UserError
-from base.files import output_file
-from base.numbers import whole
-from data.images import open_images
-from data.imported import open_tokenizer
-from data.lines import file_digest, read_lines
-from data.sources import open_corpus
-from infer.rescore import parse_lists
-from infer.scores.brackets import read_parameters
-from infer.scores.pairs import read_pair
-from paper import command
-from run import checksums
-from run.averaging import Checkpoint, choose
-from run.lock import other_holder
+from vaswani.data.images import open_images
+from vaswani.data.imported import open_tokenizer
+from vaswani.data.lines import file_digest, read_lines
+from vaswani.data.sources import open_corpus
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.infer.rescore import parse_lists
+from vaswani.infer.scores.brackets import read_parameters
+from vaswani.infer.scores.pairs import read_pair
+from vaswani.numbers import whole
+from vaswani.paper import command
+from vaswani.run import checksums
+from vaswani.run.averaging import Checkpoint, choose
+from vaswani.run.lock import other_holder
 
 CORPORA = ("text:{}.{{en,de}}", "tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "tfds:{}:{{en,de}}")
 NAMES = {"~nosuchuser/x": "there is no user nosuchuser", "a" * 300: "255 bytes", "a\0b": "zero byte"}

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.tokens import Tokens
-from configs.ablations import ROWS, sweep
-from configs.ablations import get_config as ablation
-from configs.common import default
-from configs.small import SHORTER
-from model.transformer import Transformer
-from run.folder import model_config
 from tests.slow import slow_but
-from train.check import check
+from vaswani.configs.ablations import ROWS, sweep
+from vaswani.configs.ablations import get_config as ablation
+from vaswani.configs.common import default
+from vaswani.configs.small import SHORTER
+from vaswani.errors import UserError
+from vaswani.model.transformer import Transformer
+from vaswani.run.folder import model_config
+from vaswani.tokens import Tokens
+from vaswani.train.check import check
 
 NAMES = [
     *("quickstart", "multi30k", "multi30k_published", "news", "tatoeba", "denoising", "denoising:translate"),
@@ -31,7 +31,7 @@ FAST = ("quickstart", "multi30k", "base:en-de", "big:en-fr", "ablations:A4", "ab
 @pytest.mark.parametrize("name", slow_but(FAST, NAMES))
 def test_a_config_loads_and_its_model_has_parameters(name: str) -> None:
     file, _, argument = name.partition(":")
-    get_config = importlib.import_module(f"configs.{file}").get_config
+    get_config = importlib.import_module(f"vaswani.configs.{file}").get_config
     check_parameters(get_config(argument) if argument else get_config())
 
 

@@ -15,9 +15,9 @@ import pytest
 from tests import tiny
 from tests.fuzzing import Done, run
 from tests.planted import plant, planted_config, scores
-from train.sweep.plan import open_plan
-from train.sweep.point import Outcome
-from train.sweep.study import Study
+from vaswani.train.sweep.plan import open_plan
+from vaswani.train.sweep.point import Outcome
+from vaswani.train.sweep.study import Study
 
 CASES, SEED = 300, 24
 MARKERS = {

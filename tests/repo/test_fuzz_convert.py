@@ -22,14 +22,14 @@ import pytest
 from tests.reference import torch
 
 # isort: split
-from base.errors import UserError
-from infer.convert import fairseq, huggingface, safetensors
-from infer.convert.folders import Imported, check_shapes
-from infer.runs import open_run
-from run.folder import as_json
-from run.parameters import named
 from tests import foreign, tiny
 from tests.conftest import ROOT
+from vaswani.errors import UserError
+from vaswani.infer.convert import fairseq, huggingface, safetensors
+from vaswani.infer.convert.folders import Imported, check_shapes
+from vaswani.infer.runs import open_run
+from vaswani.run.folder import as_json
+from vaswani.run.parameters import named
 
 pytestmark = pytest.mark.slow
 SECONDS = 60  # for one case, of a few tenths

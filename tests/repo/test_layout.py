@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from configs import common
-from run.sharding import AXES
+from vaswani.configs import common
+from vaswani.run.sharding import AXES
 
 ROOT = Path(__file__).parent.parent.parent
 # From the bottom up: a room may import itself and the floors below. `configs/common.py`, which every command reads, is
 # at the bottom; the other config files import the sweep expressions, and only `paper/`, which compares runs with them,
 # imports config files.
 FLOORS = (
-    ("base", "configs.common"),
+    ("vaswani", "configs.common"),
     ("model", "data"),
     ("search",),
     ("run",),
@@ -32,11 +32,13 @@ FLOORS = (
     ("lab",),
 )
 ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
+LINKED = tuple(room for room in ROOMS if room not in ("vaswani", "lab"))  # imported as vaswani.ROOM
+FRONT_DOOR = ROOT / "vaswani" / "__init__.py"  # `from vaswani import load_run`
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
 CONFIGS += sorted(ROOT.glob("lab/studies/*/design.py"))
 NEVER_IMPORT = {
-    "base": ("jax", "flax", "optax", "orbax", "grain", "ml_collections"),
+    "vaswani": ("jax", "flax", "optax", "orbax", "grain", "ml_collections"),
     "configs": ("jax", "flax", "optax", "tensorflow"),
     "data": ("jax", "flax", "optax"),
     "model": ("ml_collections", "absl", "optax", "orbax", "grain", "time"),
@@ -71,8 +73,30 @@ def imports(path: Path) -> set[str]:
             base = ".".join([*above, *filter(None, [node.module])])
             for alias in node.names:
                 whole = f"{base}.{alias.name}"
-                found.add(whole if whole in MODULES else base)
-    return found
+                found.add(whole if in_its_room(whole) in MODULES else base)
+    return {in_its_room(module) for module in found}
+
+
+def in_its_room(module: str) -> str:
+    """Returns model.block for vaswani.model.block, and vaswani.errors as it is."""
+    inner = module.removeprefix("vaswani.")
+    return inner if inner.partition(".")[0] in LINKED else module
+
+
+def test_packages_are_imported_by_the_one_name() -> None:
+    """A module under two names would be two modules; and an installation has only the one."""
+    wrong = []
+    for path in [path for path in tracked() if path.suffix == ".py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            wrong += [f"{place_of(path)} imports {name}" for name in names if name.partition(".")[0] in LINKED]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_has_a_link_to_every_room() -> None:
+    links = {path.name: path.readlink() for path in (ROOT / "vaswani").iterdir() if path.is_symlink()}
+    assert links == {room: Path("..", room) for room in LINKED}
 
 
 def within(module: str, places: tuple[str, ...]) -> bool:
@@ -111,6 +135,8 @@ def test_a_room_imports_only_rooms_below() -> None:
     for path, modules in IMPORTS.items():
         never = NEVER_IMPORT[name(path).split(".")[0]]
         for module in modules:
+            if path == FRONT_DOOR and module == "infer":
+                continue
             if module.split(".")[0] in ROOMS and not may_import(name(path), module):
                 wrong.append(f"{place_of(path)} imports {module}; packages, from the bottom: {FLOORS}")
             if within(module, never):
@@ -159,7 +185,7 @@ def test_which_strings_name_the_lab() -> None:
         ("model.embed", "data.batching", False),
         ("model.transformer", "search.beam", False),
         ("search.beam", "model.decoding", True),
-        ("base.files", "model.config", False),
+        ("vaswani.files", "model.config", False),
         ("data.prepare", "configs.common", True),
         ("train.loop", "configs.base", False),
         ("configs.base", "train.sweep.expressions", True),
@@ -246,7 +272,7 @@ def test_a_config_is_a_document_that_loads() -> None:
             wrong.append(
                 f"{place_of(path)}: the docstring must give the exact command (`python -m train {command} ...`)"
             )
-        cfg = import_module(name(path)).get_config()
+        cfg = import_module(module if within(module := name(path), ("lab",)) else f"vaswani.{module}").get_config()
         if not isinstance(cfg, ConfigDict) or keys(cfg) != keys(common.default()):
             wrong.append(f"{place_of(path)} adds or removes keys; configs/common.py defines them all")
     assert not wrong, "\n".join(wrong)

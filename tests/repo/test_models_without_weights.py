@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from model.mixers import MIXERS
+from vaswani.model.mixers import MIXERS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "commands.md"
 

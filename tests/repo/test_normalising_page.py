@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from data.tokenizer import Tokenizer
+from vaswani.data.tokenizer import Tokenizer
 
 LINES = ["你好，世界！"] * 5
 PAGE = (Path(__file__).parents[2] / "docs" / "configs.md").read_text()

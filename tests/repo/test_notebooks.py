@@ -16,12 +16,12 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
-from base.errors import UserError
 from notebooks import build
-from paper import figures
 from tests import tiny
 from tests.extras import needed
 from tests.planted import plant, planted_config, scores
+from vaswani.errors import UserError
+from vaswani.paper import figures
 
 matplotlib.use("Agg")
 FOLDER = Path(__file__).parent.parent.parent / "notebooks"

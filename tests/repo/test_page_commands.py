@@ -6,6 +6,7 @@ Of other programs only those that are listed here may appear.
 """
 
 import re
+import runpy
 import tomllib
 from functools import cache
 from importlib import import_module
@@ -14,10 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from data.corpora import CORPORA, corpus_folder
 from tests.repo.test_layout import tracked
 from tests.typed import complaints
 from tests.written import Command, commands, files
+from vaswani.data.corpora import CORPORA, corpus_folder
 
 SPLITS = ("train", "valid", "test")
 ROOT = Path(__file__).parent.parent.parent
@@ -186,7 +187,7 @@ def test_our_commands_understand_their_flags(tmp_path: Path) -> None:
     assert len(places) > 100
     told = dict(zip(places, complaints(list(places), tmp_path), strict=True))
     for module in ("paper", "lab"):  # whose argument is checked where its work begins
-        known = import_module(f"{module}.__main__").WHAT
+        known = runpy.run_module(module, run_name=f"{module}.__main__")["WHAT"]
         given = {line[1] for line in places if line[0] == module}
         assert given and given <= set(known), f"python -m {module} has no {sorted(given - set(known))}"
     missing = re.compile(r": no such (file|folder)$")
@@ -279,12 +280,18 @@ class Reader:
         return sorted(missing)
 
 
+def imported(file: str) -> str:
+    """Returns the name by which a config file is imported."""
+    module = file.removesuffix(".py").replace("/", ".")
+    return f"vaswani.{module}" if module.startswith("configs.") else module
+
+
 def corpora_of(given: dict[str, str]) -> list[str]:
     """Returns the corpora that a command reads: those of its config, unless flags name others, and of --corpus."""
     named = {split: given[f"config.data.{split}"] for split in SPLITS if f"config.data.{split}" in given}
     file, _, argument = given.get("config", "").partition(":")
     if file.startswith(DOCUMENTS) and (ROOT / file).is_file():
-        get_config = import_module(file.removesuffix(".py").replace("/", ".")).get_config
+        get_config = import_module(imported(file)).get_config
         data: Any = (get_config(argument) if argument else get_config()).data
         named = {split: data[split] for split in SPLITS} | named
     return [*named.values(), *(given[key] for key in ("corpus",) if key in given)]
@@ -320,5 +327,5 @@ def test_the_files_that_a_page_names_exist() -> None:
             if path.partition("/")[0] in packages and path not in in_the_repository():
                 wrong.append(f"{name(page)}: there is no {path}")
             elif path.startswith(DOCUMENTS) and argument and not argument[1:].isupper():
-                import_module(path.removesuffix(".py").replace("/", ".")).get_config(argument[1:])
+                import_module(imported(path)).get_config(argument[1:])
     assert not wrong, "\n".join(wrong)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from data.grammar.sentences import pair
 from tests.written import FENCE
+from vaswani.data.grammar.sentences import pair
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -57,7 +57,7 @@ def test_every_page_and_notebook_is_built(site: Path) -> None:
 @pytest.mark.slow
 def test_the_api_has_load_run_and_every_public_function_of_model_and_search(site: Path) -> None:
     html = (site / "api" / "index.html").read_text(encoding="utf-8")
-    shown = set(re.findall(r'id="((?:infer|model|search)\.[\w.]+)"', html))
+    shown = set(re.findall(r'id="vaswani\.((?:infer|model|search)\.[\w.]+)"', html))
     paths = [*ROOT.glob("model/**/*.py"), *ROOT.glob("search/**/*.py")]
     wanted = {name for path in paths for name in public(path)}
     assert {"infer.load_run", "model.stack.Stack", "model.attention.attention", "search.beam.beam_search"} <= shown

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
+from vaswani.configs.common import default
+from vaswani.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
-ROOMS = ("base", "data", "infer", "lab", "paper", "train")
+ROOMS = ("data", "infer", "lab", "paper", "train")
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("lab/**/*.md")]
 TEXTS = [*PAGES, *ROOT.glob("notebooks/*.py"), *ROOT.glob("Makefile")]
 TEXTS += [path for room in (*ROOMS, "configs") for path in ROOT.glob(f"{room}/**/*.py")]
@@ -34,7 +34,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def file_of(module: str) -> Path | None:
-    path = ROOT.joinpath(*module.split("."))
+    path = ROOT.joinpath(*module.removeprefix("vaswani.").split("."))
     return next((one for one in (path / "__main__.py", path.with_suffix(".py")) if one.exists()), None)
 
 
@@ -46,7 +46,7 @@ def defined(path: Path) -> frozenset[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "").startswith("DEFINE_"):
             flags.add(node.args[0].value if isinstance(node.args[0], ast.Constant) else "config")
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ROOMS:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("vaswani", "lab"):
             for module in (node.module, *(f"{node.module}.{name.name}" for name in node.names)):
                 other = ROOT.joinpath(*module.split(".")).with_suffix(".py")
                 flags |= defined(other) if other.exists() and other != path else set()
@@ -55,7 +55,8 @@ def defined(path: Path) -> frozenset[str]:
 
 def config_of(file: str, argument: str) -> ConfigDict:
     """Returns the config that --config=FILE.py:ARGUMENT names; the default one if the argument is a placeholder."""
-    get_config = import_module(file.replace("/", ".")).get_config
+    module = file.replace("/", ".")
+    get_config = import_module(f"vaswani.{module}" if module.startswith("configs.") else module).get_config
     return get_config() if PLACEHOLDER.fullmatch(argument) or not argument else get_config(argument)
 
 

@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from run.averaging import Checkpoint, average, choose
+from vaswani.errors import UserError
+from vaswani.run.averaging import Checkpoint, average, choose
 
 
 def params(seed: int, width: int = 5) -> dict:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from infer.runs import open_run
-from run.changes import check_unchanged
-from run.folder import open_folder, record_launch
 from tests import tiny
-from train import loop
+from vaswani.errors import UserError
+from vaswani.infer.runs import open_run
+from vaswani.run.changes import check_unchanged
+from vaswani.run.folder import open_folder, record_launch
+from vaswani.train import loop
 
 
 @pytest.fixture(scope="module")

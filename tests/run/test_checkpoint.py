@@ -17,11 +17,11 @@ import pytest
 from flax import struct
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from run import checkpoint, checksums, distributed, saved
-from run.checkpoint import Checkpoints, load_params, quality
-from run.checksums import fault
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.run import checkpoint, checksums, distributed, saved
+from vaswani.run.checkpoint import Checkpoints, load_params, quality
+from vaswani.run.checksums import fault
 
 
 class State(struct.PyTreeNode):

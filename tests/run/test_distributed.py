@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base import compiled
-from base.errors import UserError
-from run import distributed
-from run.checkpoint import load_params
-from run.connect import connect
 from tests import tiny
 from tests.train.test_train_cli import ENVIRONMENT, ROOT, wait_for
+from vaswani import compiled
+from vaswani.errors import UserError
+from vaswani.run import distributed
+from vaswani.run.checkpoint import load_params
+from vaswani.run.connect import connect
 
 pytestmark = pytest.mark.slow
 # What the CPU's collectives print, several threads at a time, so that one line may lie within another.
@@ -212,7 +212,7 @@ def test_a_cluster_manager_whose_processes_do_not_answer_is_not_called_a_flag(
 
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
     monkeypatch.setattr(jax.distributed, "initialize", fail)
-    monkeypatch.setattr("run.connect._started", lambda: 2)
+    monkeypatch.setattr("vaswani.run.connect._started", lambda: 2)
     with pytest.raises(UserError, match=r"^this cluster manager's job: .* \(DEADLINE_EXCEEDED: 1 of 2 tasks\)$"):
         connect(SimpleNamespace(coordinator=None, processes=None, process=None))
 

@@ -19,18 +19,18 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from run import signals
-from run.averaging import load_choice
-from run.checkpoint import Checkpoints, load_params
-from run.checksums import fault
-from run.lock import lock
 from tests import tiny
 from tests.run.test_checkpoint import filled, state
 from tests.run.test_faults_damage import arrays, flip
 from tests.train.test_train_cli import start, wait_for
-from train import loop
-from train.metrics import Reporter
+from vaswani.errors import UserError
+from vaswani.run import signals
+from vaswani.run.averaging import load_choice
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.checksums import fault
+from vaswani.run.lock import lock
+from vaswani.train import loop
+from vaswani.train.metrics import Reporter
 
 # How the lines begin that a healthy run prints.
 PROGRESS = (
@@ -212,7 +212,7 @@ def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_no
 
 
 def test_a_look_at_the_lock_does_not_keep_a_training_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("run.lock._PAUSE", 1.0)  # the timer of a busy machine may be late
+    monkeypatch.setattr("vaswani.run.lock._PAUSE", 1.0)  # the timer of a busy machine may be late
     (tmp_path / "lock").touch()
     looking = (tmp_path / "lock").open("rb")
     fcntl.flock(looking, fcntl.LOCK_SH)

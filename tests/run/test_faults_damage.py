@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from base.files import sha256
-from run.averaging import load_choice
-from run.checkpoint import Checkpoints, load_params
-from run.checksums import fault, read_sums, write_sums
 from tests.run.test_checkpoint import assert_equal, filled, keep, state
+from vaswani.errors import UserError
+from vaswani.files import sha256
+from vaswani.run.averaging import load_choice
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.checksums import fault, read_sums, write_sums
 
 
 def arrays(checkpoint: Path) -> Path:

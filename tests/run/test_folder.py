@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from configs.common import default
-from run import folder
-from run.folder import open_folder, record_launch
-from run.lock import other_holder
-from run.records import read_launches, read_metrics
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.run import folder
+from vaswani.run.folder import open_folder, record_launch
+from vaswani.run.lock import other_holder
+from vaswani.run.records import read_launches, read_metrics
 
 
 def manifests(train: str = "a", valid: str = "b") -> dict[str, dict]:
@@ -133,7 +133,7 @@ def test_code_beside_a_file_whose_name_is_in_no_encoding_has_its_commit(
         (tmp_path / os.fsdecode(b"\xff")).touch()
     except OSError:
         pytest.skip("the file system takes only names in UTF-8")
-    monkeypatch.setattr(folder, "__file__", str(tmp_path / "run" / "folder.py"))
+    monkeypatch.setattr(folder, "_ROOT", tmp_path)
     found = folder.git()
     assert found is not None and found["dirty"] and len(found["commit"]) == 40
 
@@ -142,7 +142,7 @@ def test_a_clone_that_git_does_not_trust_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    monkeypatch.setattr(folder, "__file__", str(tmp_path / "run" / "folder.py"))
+    monkeypatch.setattr(folder, "_ROOT", tmp_path)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")

@@ -6,8 +6,8 @@ import time
 import jax
 import pytest
 
-from run.distributed import broadcast_from_main, main_first
 from tests.run.test_distributed import finish, launch
+from vaswani.run.distributed import broadcast_from_main, main_first
 
 LONG = 40  # seconds: on CPUs jax's first collective fails after 30
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from run.checkpoint import Checkpoints
-from run.quiet import quiet
 from tests.conftest import ROOT
 from tests.run.test_checkpoint import keep
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.quiet import quiet
 
 
 def test_what_orbax_abandons_is_silent_and_everything_else_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_failed_save_is_one_line_and_its_process_ends(tmp_path: Path) -> None:
     script = "\n".join(
         [
             "import os, pathlib",
-            "from base import command",
+            "from vaswani import command",
             "from tests.run.test_checkpoint import filled, state",
             "make = os.mkdir",
             "async def write(): ...",

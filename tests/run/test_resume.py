@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from run import checksums, signals
-from run.checkpoint import Checkpoints, load_params
-from run.checksums import fault
-from run.records import read_metrics
-from tasks.task import Batches
 from tests import tiny
 from tests.run.test_changes import move_files
 from tests.run.test_checkpoint import state
 from tests.train.test_train_cli import start, wait_for
-from train import loop
-from train.step import TrainState
+from vaswani.run import checksums, signals
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.checksums import fault
+from vaswani.run.records import read_metrics
+from vaswani.tasks.task import Batches
+from vaswani.train import loop
+from vaswani.train.step import TrainState
 
 
 @pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both

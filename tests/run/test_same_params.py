@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from infer.runs import open_run
-from model.transformer import init_params
-from run import distributed
 from tests import tiny
-from train.warm_start import warm_start
+from vaswani.errors import UserError
+from vaswani.infer.runs import open_run
+from vaswani.model.transformer import init_params
+from vaswani.run import distributed
+from vaswani.train.warm_start import warm_start
 
 
 @pytest.fixture

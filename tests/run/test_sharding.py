@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
-from base.errors import UserError
-from configs.common import default
-from model import masked_lm, vision
-from model.config import ModelConfig
-from model.transformer import init_params
-from model.vision import ImageConfig
-from run.sharding import data_mesh, make_mesh, mesh_shape, place_params, placed_shapes
 from tests.conftest import ROOT
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.model import masked_lm, vision
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.model.vision import ImageConfig
+from vaswani.run.sharding import data_mesh, make_mesh, mesh_shape, place_params, placed_shapes
 
 ONE = "1x1x1 accumulate 1 hash"
 CASES = [

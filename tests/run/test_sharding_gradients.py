@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from configs.common import default
-from model.config import ModelConfig
-from run.sharding import make_mesh, place_rows, placed_shapes, shardings
-from tasks import masked_lm, translation
 from tests import tiny
 from tests.conftest import ROOT
+from vaswani.configs.common import default
+from vaswani.model.config import ModelConfig
+from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, shardings
+from vaswani.tasks import masked_lm, translation
 
 WIDE = ModelConfig(304, N=1, d_model=64, d_ff=128, h=8, d_k=4, d_v=6, P_drop=0.0)
 FAMILIES = {

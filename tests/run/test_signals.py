@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from run import signals
-from run.signals import Signals
 from tests import tiny
+from vaswani.run import signals
+from vaswani.run.signals import Signals
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -250,7 +250,8 @@ def test_of_several_processes_none_stops_alone() -> None:
 
 
 def stuck(hold: bool) -> subprocess.Popen[str]:
-    code = f"from run.signals import Signals\nwith Signals() as active:\n    {'active.hold()' if hold else 'pass'}\n"
+    code = "from vaswani.run.signals import Signals\nwith Signals() as active:\n"
+    code += f"    {'active.hold()' if hold else 'pass'}\n"
     code += "".join(f"    {line}\n" for line in STUCK.strip().splitlines())
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

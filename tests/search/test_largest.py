@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from search.largest import BLOCK, top_k
+from vaswani.search.largest import BLOCK, top_k
 
 
 def drawn(kind: str, v: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

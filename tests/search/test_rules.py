@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.ids import BOS, EOS, PAD
-from search.beam import beam_search
-from search.diverse import diverse_search
-from search.ensemble import Ensemble
-from search.rules import Rules, count_phrase_tokens
-from search.state import run_search
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.search.beam import beam_search
+from vaswani.search.diverse import diverse_search
+from vaswani.search.ensemble import Ensemble
+from vaswani.search.rules import Rules, count_phrase_tokens
+from vaswani.search.state import run_search
 
 ROWS = SOURCE_BS[:3]
 PREFIX_BP = np.array([[9, 4], [7, 0], [0, 0]], np.int32)

@@ -10,20 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.ids import BOS, EOS, PAD
-from base.tokens import Tokens
-from infer.translate import stages
-from model.config import ModelConfig
-from model.decoding import translation_limits
-from model.transformer import Transformer, init_params
-from search import state
-from search.beam import beam_search, length_penalty
-from search.diverse import diverse_search
-from search.ensemble import model_or_ensemble
-from search.sampling import sample, truncate
-from search.scoring import forced_log_probs
-from search.state import Hypotheses, keep_best, run_search
 from tests.slow import slow_but
+from vaswani.ids import BOS, EOS, PAD
+from vaswani.infer.translate import stages
+from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import translation_limits
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.search import state
+from vaswani.search.beam import beam_search, length_penalty
+from vaswani.search.diverse import diverse_search
+from vaswani.search.ensemble import model_or_ensemble
+from vaswani.search.sampling import sample, truncate
+from vaswani.search.scoring import forced_log_probs
+from vaswani.search.state import Hypotheses, keep_best, run_search
+from vaswani.tokens import Tokens
 
 SOURCE_BS = np.array(
     [[5, 7, 4, 9, 2, 0], [8, 2, 0, 0, 0, 0], [4, 4, 10, 11, 6, 2], [3, 6, 2, 0, 0, 0], [11, 5, 9, 2, 0, 0]], np.int32

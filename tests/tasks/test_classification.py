@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import EOS
-from base.tokens import Tokens
-from configs.classification import get_config
-from configs.common import default
-from data.batching import Batch
-from data.classes import Classified, classes_of
-from data.of_config import prepare_all
-from data.properties import PROPERTIES
-from data.sources import open_corpus
-from data.trees.treebank import read_trees
-from infer.evaluate import predictions as evaluation
-from infer.runs import Run, open_run
-from infer.texts.classes import classify, classify_stream, probabilities
-from model.masked_lm import MaskedLM
-from run.records import read_metrics
-from tasks.classification import make_example
 from tests import commands
 from tests.tiny import TINY, shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
-from train import loop
-from train.check import check
+from vaswani.configs.classification import get_config
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch
+from vaswani.data.classes import Classified, classes_of
+from vaswani.data.of_config import prepare_all
+from vaswani.data.properties import PROPERTIES
+from vaswani.data.sources import open_corpus
+from vaswani.data.trees.treebank import read_trees
+from vaswani.errors import UserError
+from vaswani.ids import EOS
+from vaswani.infer.evaluate import predictions as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.texts.classes import classify, classify_stream, probabilities
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.run.records import read_metrics
+from vaswani.tasks.classification import make_example
+from vaswani.tokens import Tokens
+from vaswani.train import loop
+from vaswani.train.check import check
 
 SENTENCES = {
     "(S (NP (PRP They)) (VP (VBP think) (SBAR (IN that) (S (NP (PRP he)) (VP (VBD slept))))) (. .))":
@@ -190,8 +190,8 @@ def test_classes_are_those_of_a_classification(task: str, classes: str) -> None:
 
 
 def test_classes_that_the_tokenizer_cannot_tell_apart_are_said(tmp_path: Path) -> None:
-    from data.cache import prepare
-    from data.tokenizer import Tokenizer
+    from vaswani.data.cache import prepare
+    from vaswani.data.tokenizer import Tokenizer
 
     (tmp_path / "c.tsv").write_text("a b\tYes\na\tyes\n")
     tokenizer = Tokenizer.train(["a b", "yes"], 270, tmp_path / "t.model", lowercase=True)
@@ -202,8 +202,8 @@ def test_classes_that_the_tokenizer_cannot_tell_apart_are_said(tmp_path: Path) -
 
 
 def test_classes_are_read_as_the_target_side_is(tmp_path: Path) -> None:
-    from data.cache import prepare
-    from data.symbols import Symbols
+    from vaswani.data.cache import prepare
+    from vaswani.data.symbols import Symbols
 
     (tmp_path / "c.tsv").write_text("on\tno\noff\tyes\n")
     tokenizer = Symbols.of([("on", "no"), ("off", "yes")], 0, "characters,words")

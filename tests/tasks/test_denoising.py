@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import BOS, EOS
-from configs.denoising import get_config
-from data.cache import prepare
-from data.corrupt import Corrupted, Masking, Spans, corruption
-from data.of_config import prepare_all
-from data.pipeline import TrainingBatches
-from data.sources import open_corpus
-from data.tokenizer import Tokenizer
-from infer.evaluate import predictions as evaluation
-from infer.runs import Run, open_run
-from run.records import read_metrics
-from tasks.texts import masked, without_spans
 from tests.tiny import shrink
 from tests.trainings import assert_resumes_to_the_same_bits
-from train import loop
+from vaswani.configs.denoising import get_config
+from vaswani.data.cache import prepare
+from vaswani.data.corrupt import Corrupted, Masking, Spans, corruption
+from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import TrainingBatches
+from vaswani.data.sources import open_corpus
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.infer.evaluate import predictions as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.run.records import read_metrics
+from vaswani.tasks.texts import masked, without_spans
+from vaswani.train import loop
 
 SENTINELS = tuple(range(90, 98))
 

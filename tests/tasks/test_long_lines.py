@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from configs.common import default
-from tasks.texts import check_positions
 from tests import tiny
-from train import loop
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.tasks.texts import check_positions
+from vaswani.train import loop
 
 
 def test_a_line_longer_than_a_batch_is_named_before_training(

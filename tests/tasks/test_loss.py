@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from configs.common import default
-from data.batching import TextBatch
-from data.images import ImageBatch
-from model.embed import logits_of
-from tasks import MODULES, task, task_of
-from tasks import vision as vision_task
-from tasks.loss import chunks, cross_entropy, softmax_cross_entropy
 from tests import tiny
+from vaswani.configs.common import default
+from vaswani.data.batching import TextBatch
+from vaswani.data.images import ImageBatch
+from vaswani.model.embed import logits_of
+from vaswani.tasks import MODULES, task, task_of
+from vaswani.tasks import vision as vision_task
+from vaswani.tasks.loss import chunks, cross_entropy, softmax_cross_entropy
 
 
 def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.ndarray, eps_ls: float) -> tuple:

@@ -12,30 +12,30 @@ import pytest
 import sentencepiece
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import EOS, PAD
-from base.tokens import Tokens
-from configs.common import default
-from configs.masked_lm import get_config
-from data.batching import make_batch
-from data.corrupt import MASK, Corrupted, Masking, corruption
-from data.of_config import prepare_all
-from data.pipeline import ProcessShard, TrainingBatches
-from data.tokenizer import Tokenizer
-from infer.evaluate import predictions as evaluation
-from infer.runs import Run, open_run
-from infer.texts.blanks import fill, fill_stream, masked
-from model.masked_lm import MaskedLM, init_params
-from run.records import read_metrics
-from run.sharding import make_mesh
-from tasks.masked_lm import objective
-from tasks.texts import hidden_signatures
 from tests import commands, tolerance
 from tests.tiny import given_tokenizer, shrink
 from tests.trainings import assert_resumes_to_the_same_bits, refusal
-from train import loop
-from train.check import check
-from train.job import open_job
+from vaswani.configs.common import default
+from vaswani.configs.masked_lm import get_config
+from vaswani.data.batching import make_batch
+from vaswani.data.corrupt import MASK, Corrupted, Masking, corruption
+from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import ProcessShard, TrainingBatches
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import EOS, PAD
+from vaswani.infer.evaluate import predictions as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.texts.blanks import fill, fill_stream, masked
+from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.run.records import read_metrics
+from vaswani.run.sharding import make_mesh
+from vaswani.tasks.masked_lm import objective
+from vaswani.tasks.texts import hidden_signatures
+from vaswani.tokens import Tokens
+from vaswani.train import loop
+from vaswani.train.check import check
+from vaswani.train.job import open_job
 
 LINES = ["the dog sleeps", "the cat sees the dog", "to be or not to be"] * 20
 

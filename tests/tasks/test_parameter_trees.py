@@ -9,7 +9,7 @@ import jax
 import pytest
 from flax.traverse_util import flatten_dict
 
-from tasks import task_of
+from vaswani.tasks import task_of
 
 # By config: how many arrays there are, and the digest of their paths and shapes.
 GOLDEN = json.loads((Path(__file__).parent / "parameter_trees.json").read_text(encoding="utf-8"))
@@ -18,7 +18,7 @@ GOLDEN = json.loads((Path(__file__).parent / "parameter_trees.json").read_text(e
 def tree_of(name: str) -> list[str]:
     """Returns a line for each array of a config's model, such as "encoder/layer_0/self_attention/wq (512, 8, 64)"."""
     file, _, argument = name.partition(":")
-    get_config = import_module(f"configs.{file}").get_config
+    get_config = import_module(f"vaswani.configs.{file}").get_config
     cfg = get_config(argument) if argument else get_config()
     task = task_of(cfg.task)
     objective = task.objective(cfg, task.config(cfg, cfg.data.vocab_size))

@@ -13,28 +13,28 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-import infer.attention.patches
-import infer.patches
-from base.errors import UserError
-from configs.vision import get_config
-from data.images import ImageBatches, Images, evaluation_batches, open_images
-from data.pipeline import ALL_ROWS, ProcessShard
-from infer.attention.patches import draw, patch_weights
-from infer.evaluate import predictions as evaluation
-from infer.runs import Run, open_run
-from model.config import ModelConfig
-from model.vision import ImageConfig, Vision, init_params, patches
-from run.folder import as_json, record_launch
-from run.moved import has_same_content
-from run.sharding import make_mesh
-from tasks import task_of
-from tasks.vision import image_config, objective
-from tasks.vision import open_images as images_of
+import vaswani.infer.attention.patches
+import vaswani.infer.patches
 from tests import commands
 from tests.extras import needed
 from tests.trainings import assert_resumes_to_the_same_bits
-from train import loop
-from train.job import open_job
+from vaswani.configs.vision import get_config
+from vaswani.data.images import ImageBatches, Images, evaluation_batches, open_images
+from vaswani.data.pipeline import ALL_ROWS, ProcessShard
+from vaswani.errors import UserError
+from vaswani.infer.attention.patches import draw, patch_weights
+from vaswani.infer.evaluate import predictions as evaluation
+from vaswani.infer.runs import Run, open_run
+from vaswani.model.config import ModelConfig
+from vaswani.model.vision import ImageConfig, Vision, init_params, patches
+from vaswani.run.folder import as_json, record_launch
+from vaswani.run.moved import has_same_content
+from vaswani.run.sharding import make_mesh
+from vaswani.tasks import task_of
+from vaswani.tasks.vision import image_config, objective
+from vaswani.tasks.vision import open_images as images_of
+from vaswani.train import loop
+from vaswani.train.job import open_job
 
 SIZES = ModelConfig(vocab_size=3, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, max_positions=9, P_drop=0.0)
 IMAGE = ImageConfig(height=4, width=6, patch_height=2, patch_width=3, classes=3)
@@ -302,14 +302,14 @@ def test_the_command_draws_the_image_that_is_asked_for(trained: Run, tmp_path: P
 def test_an_image_that_is_not_there_is_told(trained: Run, tmp_path: Path, image: int) -> None:
     options = {"workdir": str(trained.workdir), "checkpoint": "latest", "split": "test", "corpus": None, "image": image}
     with pytest.raises(UserError, match=rf"^--image={image}: idx:.* has images 0 to 29$"):
-        infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
+        vaswani.infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
 
 
 def test_weights_are_not_hidden_by_ink_and_have_one_scale(
     trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures: list[Any] = []
-    monkeypatch.setattr(infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
+    monkeypatch.setattr(vaswani.infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
     image_yx = images_of(trained.config, trained.config.data.test).images_nyx[0]
     draw(trained, image_yx, 0, tmp_path / "patches.png")
     _, weights_nhyx = patch_weights(trained, image_yx)
@@ -337,7 +337,7 @@ def test_images_are_of_a_split_or_of_a_corpus(tmp_path: Path) -> None:
 
 def test_attention_over_a_signal_of_one_row_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Any] = []
-    monkeypatch.setattr(infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
+    monkeypatch.setattr(vaswani.infer.attention.patches, "save", lambda figure, *_, **__: figures.append(figure))
     cfg = get_config("mnist1d")
     cfg.model.update({"N": 1, "d_model": 8, "d_ff": 8, "h": 1, "d_k": 4, "d_v": 4})
     task = task_of("vision")
@@ -359,10 +359,10 @@ def untrained(folder: Path) -> Run:
 
 
 def test_an_empty_corpus_is_not_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infer.runs.open_run", lambda *_, **__: untrained(tmp_path))
+    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *_, **__: untrained(tmp_path))
     options = {"workdir": str(tmp_path), "checkpoint": None, "split": "test", "corpus": "", "image": 0}
     with pytest.raises(UserError, match=r"^images '': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"):
-        infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
+        vaswani.infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))
     assert not (tmp_path / "patches.png").exists()
 
 

@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from base import processors
-from base.errors import UserError
-from configs.common import default
-from run.config import read_config
-from run.folder import model_config
-from run.records import read_metrics
 from tests import tiny
-from train import amx
-from train.aot.programs import topology_mesh, train_step
-from train.aot.report import report as report_of
-from train.loop import train
+from vaswani import processors
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.run.config import read_config
+from vaswani.run.folder import model_config
+from vaswani.run.records import read_metrics
+from vaswani.train import amx
+from vaswani.train.aot.programs import topology_mesh, train_step
+from vaswani.train.aot.report import report as report_of
+from vaswani.train.loop import train
 
 WITH = "processor\t: 0\nmodel name\t: Fake 9000\nflags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n\nprocessor\t: 1\n"
 # oneDNN takes bfloat16 from the compiler where it can compute it, if slowly.
@@ -70,7 +70,7 @@ def test_the_options_give_large_products_to_onednn(monkeypatch: pytest.MonkeyPat
     assert "__onednn_fusion" not in lowered.compile().as_text()
 
 
-# XLA cannot store a program with oneDNN's products: `base.compiled` keeps that from users, and each start compiles.
+# XLA cannot store a program with oneDNN's products: `vaswani.compiled` keeps that from users, and each start compiles.
 def test_no_other_machine_is_compiled_for_with_it() -> None:
     cfg = default()
     cfg.amx = True

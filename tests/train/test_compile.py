@@ -19,21 +19,21 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from base import memory
-from base.errors import UserError
-from configs import base
-from configs.common import default
-from model.config import ModelConfig
-from run.folder import model_config
-from run.sharding import make_mesh, process_shard
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
-from train.aot import gpus, local, programs
-from train.aot.flops import update_flops
-from train.aot.hardware import CHIPS, GIB
-from train.aot.report import as_text, estimate, refusal
-from train.aot.report import report as make_report
-from train.compile import prepare
+from vaswani import memory
+from vaswani.configs import base
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.model.config import ModelConfig
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import make_mesh, process_shard
+from vaswani.train.aot import gpus, local, programs
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.aot.hardware import CHIPS, GIB
+from vaswani.train.aot.report import as_text, estimate, refusal
+from vaswani.train.aot.report import report as make_report
+from vaswani.train.compile import prepare
 
 needs_compiler = pytest.mark.skipif(skipped("libtpu"), reason=reason("libtpu"))
 needs_gpu_compiler = pytest.mark.skipif(skipped(gpus.PLUGIN), reason=reason(gpus.PLUGIN))

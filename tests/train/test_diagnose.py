@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from model.noise import Noise
-from run.records import read_metrics
-from tasks.translation import objective
 from tests import tiny
-from train import loop
-from train.diagnose import _entropy, make_diagnosis
-from train.optim import optimizer
-from train.step import init_state, make_train_step
+from vaswani.model.noise import Noise
+from vaswani.run.records import read_metrics
+from vaswani.tasks.translation import objective
+from vaswani.train import loop
+from vaswani.train.diagnose import _entropy, make_diagnosis
+from vaswani.train.optim import optimizer
+from vaswani.train.step import init_state, make_train_step
 
 
 @pytest.mark.slow

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from run.averaging import load_choice
-from run.checkpoint import load_params
 from tests import tiny
-from train import loop
+from vaswani.errors import UserError
+from vaswani.run.averaging import load_choice
+from vaswani.run.checkpoint import load_params
+from vaswani.train import loop
 
 
 @pytest.mark.slow

@@ -11,15 +11,15 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from base.tokens import Tokens
-from data.batching import Batch
-from model.config import ModelConfig
-from model.parameter_count import parameter_count
-from model.transformer import Transformer, init_params
-from tasks.translation import objective
 from tests.slow import slow_but
-from train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
-from train.step import init_state, make_train_step
+from vaswani.data.batching import Batch
+from vaswani.model.config import ModelConfig
+from vaswani.model.parameter_count import parameter_count
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.tasks.translation import objective
+from vaswani.tokens import Tokens
+from vaswani.train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
+from vaswani.train.step import init_state, make_train_step
 
 TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")
 BASE = ModelConfig(vocab_size=37_000)

@@ -1,6 +1,6 @@
 """Collectives in the text of compiled programs: every notation of groups, loops, and pieces of one collective."""
 
-from train.aot.hlo import Collective, Loop, collectives, kernels, loops, unordered_scatters
+from vaswani.train.aot.hlo import Collective, Loop, collectives, kernels, loops, unordered_scatters
 
 PROGRAM = """HloModule jit_step
 

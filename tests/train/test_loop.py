@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from data.imported import open_tokenizer
-from infer.inspect import summary
-from infer.runs import open_run
-from model.noise import Noise
-from model.transformer import Transformer, init_params
-from run.checkpoint import Checkpoints, load_params
-from run.folder import model_config
-from run.sharding import make_mesh
-from tasks.loss import Loss, cross_entropy
 from tests import tiny
-from train import loop
-from train.check import check
-from train.job import open_job
-from train.metrics import NotFiniteError, Reporter
-from train.step import Sums
+from vaswani.configs.common import default
+from vaswani.data.imported import open_tokenizer
+from vaswani.errors import UserError
+from vaswani.infer.inspect import summary
+from vaswani.infer.runs import open_run
+from vaswani.model.noise import Noise
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import make_mesh
+from vaswani.tasks.loss import Loss, cross_entropy
+from vaswani.train import loop
+from vaswani.train.check import check
+from vaswani.train.job import open_job
+from vaswani.train.metrics import NotFiniteError, Reporter
+from vaswani.train.step import Sums
 
 
 def records(workdir: Path) -> list[dict]:

@@ -13,24 +13,24 @@ import optax
 import pytest
 from flax.traverse_util import flatten_dict
 
-from base.errors import UserError
-from base.ids import BOS
-from base.tokens import Tokens
-from configs.common import default
-from data.batching import Batch
-from model.config import ModelConfig
-from model.transformer import Transformer, init_params
-from run.checkpoint import load_params
-from run.records import read_metrics
-from tasks import MODULES
-from tasks.translation import objective
 from tests import tiny
 from tests.tiny import TINY
-from train import loop
-from train.check import check
-from train.mup import RULES, power, scaled
-from train.optim import learning_rate, optimizer
-from train.step import TrainState, make_train_step
+from vaswani.configs.common import default
+from vaswani.data.batching import Batch
+from vaswani.errors import UserError
+from vaswani.ids import BOS
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.run.checkpoint import load_params
+from vaswani.run.records import read_metrics
+from vaswani.tasks import MODULES
+from vaswani.tasks.translation import objective
+from vaswani.tokens import Tokens
+from vaswani.train import loop
+from vaswani.train.check import check
+from vaswani.train.mup import RULES, power, scaled
+from vaswani.train.optim import learning_rate, optimizer
+from vaswani.train.step import TrainState, make_train_step
 
 # Of narrower models, and with more positions in a batch, changes are some percent larger than in the limit: the sum of
 # many signs of gradients that have little to do with each other is a part of them, which falls with 1 / width.

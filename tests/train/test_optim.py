@@ -8,10 +8,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
-from configs.common import default
-from model.config import ModelConfig
-from model.transformer import init_params
-from train.optim import learning_rate, optimizer
+from vaswani.configs.common import default
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.train.optim import learning_rate, optimizer
 
 PARAMS = {"w1": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "b1": np.ones(3, np.float32)}
 

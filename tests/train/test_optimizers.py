@@ -14,16 +14,16 @@ import pytest
 from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from model import masked_lm, transformer
-from model.config import ModelConfig
-from run.checkpoint import Checkpoints, load_params
-from run.sharding import placed_shapes
 from tests import tiny
-from train import loop, optim
-from train.check import check
-from train.optim import optimizer
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.model import masked_lm, transformer
+from vaswani.model.config import ModelConfig
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.sharding import placed_shapes
+from vaswani.train import loop, optim
+from vaswani.train.check import check
+from vaswani.train.optim import optimizer
 
 NAMES = ("muon", "ademamix", "adafactor", "schedule_free_adamw")
 SHAPES = {

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from configs.common import default
-from run.checkpoint import load_params
 from tests import tiny
 from tests.train.test_loop import records, steps
-from train import loop
-from train.patience import Patience, due
+from vaswani.configs.common import default
+from vaswani.run.checkpoint import load_params
+from vaswani.train import loop
+from vaswani.train.patience import Patience, due
 
 NLL = [2.0, 2.5, 2.2, 2.0, 1.0]  # of each validation: with a patience of 3 the run ends after the fourth
 

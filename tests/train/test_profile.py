@@ -10,20 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from tasks.loss import Loss
-from tasks.translation import objective
 from tests import tiny
 from tests.tolerance import log_prob
-from train import loop
-from train.aot.flops import update_flops
-from train.check import profiled
-from train.metrics import Reporter
-from train.nans import _parameters, naming_nans
-from train.optim import optimizer
-from train.profile import Operation, Profile, _own_times, largest
-from train.step import Sums, TrainState, init_state, make_train_step
-from train.utilisation import batch_flops, chip_of
+from vaswani.errors import UserError
+from vaswani.tasks.loss import Loss
+from vaswani.tasks.translation import objective
+from vaswani.train import loop
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.check import profiled
+from vaswani.train.metrics import Reporter
+from vaswani.train.nans import _parameters, naming_nans
+from vaswani.train.optim import optimizer
+from vaswani.train.profile import Operation, Profile, _own_times, largest
+from vaswani.train.step import Sums, TrainState, init_state, make_train_step
+from vaswani.train.utilisation import batch_flops, chip_of
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_slower_form_of_a_known_accelerator_has_no_known_peak(kind: str) -> No
 
 def test_of_several_processes_one_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All would write into one folder, whose newest trace may be another's, and half written."""
-    monkeypatch.setattr("train.profile.is_main", lambda: False)
+    monkeypatch.setattr("vaswani.train.profile.is_main", lambda: False)
     trace = Profile(tmp_path, (2, 2), 1)
     trace.before(2, None)
     assert trace.after(2, None) == []

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from base.errors import UserError
-from base.table import as_text
-from configs.common import default
-from train.overview.found import find_runs
-from train.overview.picture import draw
-from train.overview.table import difference_of, table_of
-from train.runs import show
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.table import as_text
+from vaswani.train.overview.found import find_runs
+from vaswani.train.overview.picture import draw
+from vaswani.train.overview.table import difference_of, table_of
+from vaswani.train.runs import show
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -9,13 +9,13 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 
-from configs.common import default
-from tasks.loss import Loss
-from tasks.translation import objective
 from tests import tiny
-from train.optim import optimizer
-from train.schedule_free import gradient_point
-from train.step import TrainState, make_train_step
+from vaswani.configs.common import default
+from vaswani.tasks.loss import Loss
+from vaswani.tasks.translation import objective
+from vaswani.train.optim import optimizer
+from vaswani.train.schedule_free import gradient_point
+from vaswani.train.step import TrainState, make_train_step
 
 START = {"w": np.linspace(-1, 2, 6).reshape(2, 3), "b": np.array([0.5, -0.5, 1.5])}
 CURVATURE = {"w": np.array([[1.0, 2, 3], [0.5, 4, 1]]), "b": np.array([2.0, 1, 0.1])}

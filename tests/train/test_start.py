@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import pytest
 
-from run.checkpoint import load_params
-from run.parameters import count_parameters
-from tasks.loss import Loss
 from tests import tiny
-from train import loop, metrics
-from train.metrics import Reporter
-from train.start import compiled_memory, config_line, peak_memory
-from train.step import Sums
+from vaswani.run.checkpoint import load_params
+from vaswani.run.parameters import count_parameters
+from vaswani.tasks.loss import Loss
+from vaswani.train import loop, metrics
+from vaswani.train.metrics import Reporter
+from vaswani.train.start import compiled_memory, config_line, peak_memory
+from vaswani.train.step import Sums
 
 
 def test_a_start_says_what_it_does_and_compiles_the_update_once(

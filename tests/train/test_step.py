@@ -8,11 +8,11 @@ import numpy as np
 import optax
 import pytest
 
-from data.batching import Batch
-from model.config import ModelConfig
-from tasks.translation import objective
 from tests.tiny import batch
-from train.step import Sums, TrainState, init_state, make_eval_step, make_train_step, noise_of
+from vaswani.data.batching import Batch
+from vaswani.model.config import ModelConfig
+from vaswani.tasks.translation import objective
+from vaswani.train.step import Sums, TrainState, init_state, make_eval_step, make_train_step, noise_of
 
 EPS_LS = 0.1
 TX = optax.sgd(1.0)  # new parameters = old - gradient: any error in the gradient shows

@@ -14,20 +14,20 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from base.errors import UserError
-from base.files import write_json
-from configs import quickstart
-from configs.common import default
-from run.folder import as_json
-from run.lock import lock
-from run.records import read_metrics
 from tests import tiny
-from train.sweep import command as sweep_command
-from train.sweep.expressions import chain, name_of, product, zipped
-from train.sweep.plan import Sweep, open_plan
-from train.sweep.point import run_child, summary
-from train.sweep.study import HeldPoint, Study
-from train.sweep.worker import Stop, Watch, work
+from vaswani.configs import quickstart
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.run.folder import as_json
+from vaswani.run.lock import lock
+from vaswani.run.records import read_metrics
+from vaswani.train.sweep import command as sweep_command
+from vaswani.train.sweep.expressions import chain, name_of, product, zipped
+from vaswani.train.sweep.plan import Sweep, open_plan
+from vaswani.train.sweep.point import run_child, summary
+from vaswani.train.sweep.study import HeldPoint, Study
+from vaswani.train.sweep.worker import Stop, Watch, work
 
 ROOT = Path(__file__).parent.parent.parent
 KNOWN = ["seed", "model.h", "model.d_k", "eval.every", "checkpoint.every", "data.train"]
@@ -82,7 +82,7 @@ def test_names_are_short_safe_and_unlike() -> None:
 def sweep_of(folder: Path, code: str, given: dict | None = None) -> Sweep:
     """A `Sweep` of the tiny config, with `code` below it in its file."""
     path = tiny.config_file(folder, tiny.training_config(folder))
-    path.write_text(f"from train.sweep.expressions import product\n{path.read_text()}\n\n{code}\n")
+    path.write_text(f"from vaswani.train.sweep.expressions import product\n{path.read_text()}\n\n{code}\n")
     return Sweep(str(path), tiny.training_config(folder), given or {})
 
 
@@ -341,7 +341,7 @@ def test_a_run_that_outlived_its_worker_is_waited_for(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:
     run = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    worker = f"from train.sweep.point import run_child; from pathlib import Path; import sys;\
+    worker = f"from vaswani.train.sweep.point import run_child; from pathlib import Path; import sys;\
         run_child([sys.executable, '-c', {run!r}], Path({str(tmp_path / 'log')!r}), lambda: False)"
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT)
     deadline = time.monotonic() + 60
@@ -410,9 +410,9 @@ import sys
 from absl import flags
 from optuna.pruners import HyperbandPruner
 
-from train.sweep import __main__ as cli
-from train.sweep import command
-from train.sweep.point import Outcome
+from vaswani.train.sweep import __main__ as cli
+from vaswani.train.sweep import command
+from vaswani.train.sweep.point import Outcome
 
 
 def work(study, command, stop, every):

@@ -45,7 +45,7 @@ class Workers:
         cfg = tiny.training_config(folder)
         cfg.eval.every = 4
         config = tiny.config_file(folder, cfg)
-        config.write_text("from train.sweep.expressions import product\n" + config.read_text() + CONFIG)
+        config.write_text("from vaswani.train.sweep.expressions import product\n" + config.read_text() + CONFIG)
         self.workdir = folder / "sweep"
         self.flags = [f"--workdir={self.workdir}", *(a for a in arguments if a.startswith("--storage"))]
         self.logs = [folder / f"worker-{number}.log" for number in range(WORKERS)]

@@ -12,13 +12,13 @@ import optuna
 import pytest
 from optuna.storages import GrpcStorageProxy
 
-from base.errors import UserError
 from tests import tiny
 from tests.extras import needed
 from tests.train.test_train_cli import ENVIRONMENT, ROOT
-from train.sweep.plan import open_plan
-from train.sweep.point import Outcome
-from train.sweep.study import Study
+from vaswani.errors import UserError
+from vaswani.train.sweep.plan import open_plan
+from vaswani.train.sweep.point import Outcome
+from vaswani.train.sweep.study import Study
 
 pytestmark = pytest.mark.slow
 CONFIG = {"steps": 1, "eval": {"every": 1, "every_epochs": 0}}

@@ -16,17 +16,17 @@ from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.exc import OperationalError
 
-from base.errors import UserError
 from tests.extras import needed
-from train.sweep import command as sweep_command
-from train.sweep import storage
-from train.sweep.plan import open_plan
-from train.sweep.point import Outcome, PointStatus
-from train.sweep.space import try_out
-from train.sweep.storage import without_password
-from train.sweep.study import HeldPoint, Lost, Progress, Study
-from train.sweep.table import as_records, as_text
-from train.sweep.worker import Stop, Watch
+from vaswani.errors import UserError
+from vaswani.train.sweep import command as sweep_command
+from vaswani.train.sweep import storage
+from vaswani.train.sweep.plan import open_plan
+from vaswani.train.sweep.point import Outcome, PointStatus
+from vaswani.train.sweep.space import try_out
+from vaswani.train.sweep.storage import without_password
+from vaswani.train.sweep.study import HeldPoint, Lost, Progress, Study
+from vaswani.train.sweep.table import as_records, as_text
+from vaswani.train.sweep.worker import Stop, Watch
 
 ROOT = Path(__file__).parent.parent.parent
 PLAN = {
@@ -124,8 +124,8 @@ def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callab
 RACER = """
 import sys, time
 from pathlib import Path
-from train.sweep.point import Outcome
-from train.sweep.study import Study
+from vaswani.train.sweep.point import Outcome
+from vaswani.train.sweep.study import Study
 folder = Path(sys.argv[1])
 config = {"steps": 1, "eval": {"every": 1, "every_epochs": 0}}
 study = Study(folder, {"kind": "grid", "config": config, "study": "s"}, None, 60, "none")

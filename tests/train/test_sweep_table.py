@@ -13,17 +13,17 @@ import optuna
 import pytest
 from sqlalchemy import NullPool
 
-from base.errors import UserError
 from tests.train.test_sweep_study import NoStop
-from train.sweep.command import _command_of_best
-from train.sweep.picture import draw
-from train.sweep.plan import open_plan
-from train.sweep.point import Outcome, PointStatus
-from train.sweep.ranking import best_of, other_measures
-from train.sweep.seeds import over_seeds
-from train.sweep.study import HeldPoint, Study
-from train.sweep.table import as_csv, as_records, as_text
-from train.sweep.worker import Watch
+from vaswani.errors import UserError
+from vaswani.train.sweep.command import _command_of_best
+from vaswani.train.sweep.picture import draw
+from vaswani.train.sweep.plan import open_plan
+from vaswani.train.sweep.point import Outcome, PointStatus
+from vaswani.train.sweep.ranking import best_of, other_measures
+from vaswani.train.sweep.seeds import over_seeds
+from vaswani.train.sweep.study import HeldPoint, Study
+from vaswani.train.sweep.table import as_csv, as_records, as_text
+from vaswani.train.sweep.worker import Watch
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
@@ -141,7 +141,9 @@ def test_a_picture_has_a_panel_for_each_key_and_one_for_the_importances(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = []
-    monkeypatch.setattr("infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure))
+    monkeypatch.setattr(
+        "vaswani.infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure)
+    )
     points = []
     for number, norm in enumerate(("pre", "post", "pre", "post")):
         overrides = {"optim.lr": 10.0**-number, "model.norm": norm, "model.N": 2}
@@ -267,7 +269,9 @@ def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) ->
 
 def test_a_trial_that_diverged_leaves_the_others_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = []
-    monkeypatch.setattr("infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure))
+    monkeypatch.setattr(
+        "vaswani.infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure)
+    )
     points = []
     for number, nll in enumerate((math.nan, 3.0, 2.0)):
         points.append(PointStatus(f"trial-{number:03d}", {}, "done", "", {"nll_best": nll}, {1: nll}))

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.errors import UserError
-from tasks.loss import Loss
 from tests.extras import needed, reason
-from train.metrics import Reporter
-from train.step import Sums
-from train.trackers import check_installed, metrics_of, tracked
+from vaswani.errors import UserError
+from vaswani.tasks.loss import Loss
+from vaswani.train.metrics import Reporter
+from vaswani.train.step import Sums
+from vaswani.train.trackers import check_installed, metrics_of, tracked
 
 ROOT = Path(__file__).parent.parent.parent
 SUMS = Sums(Loss(np.float32(20), np.float32(10), np.float32(10)), np.int32(18), np.float32(1))
@@ -131,7 +131,7 @@ def test_mlflow_in_files_has_the_records_and_the_config(tmp_path: Path) -> None:
 CODE = """
 import sys
 from pathlib import Path
-from train.trackers import tracked
+from vaswani.train.trackers import tracked
 name, workdir, step, loss = sys.argv[1:]
 with tracked(name, Path(workdir), {"model": {"h": 4}, "steps": 2}) as tracker:
     tracker.log(int(step), {"train/loss": float(loss)})
@@ -154,7 +154,7 @@ def test_a_tracker_that_cannot_begin_is_one_line(tmp_path: Path, monkeypatch: py
     def refuse(*_: object) -> None:
         raise RuntimeError("api_key not configured\nUse `wandb login`")
 
-    monkeypatch.setattr("train.trackers.WandB", refuse)
+    monkeypatch.setattr("vaswani.train.trackers.WandB", refuse)
     with pytest.raises(UserError, match=r"^--tracker=wandb: Use `wandb login`$"), tracked("wandb", tmp_path, {}):
         pass
     assert not (tmp_path / "tracker.json").exists()
@@ -170,7 +170,7 @@ def test_a_server_that_has_gone_at_the_end_is_a_note(
         def close(self, failed: bool) -> None:
             raise ConnectionError("HTTP 503\nno route to the server\n")
 
-    monkeypatch.setattr("train.trackers.MLflow", lambda *_: Gone())
+    monkeypatch.setattr("vaswani.train.trackers.MLflow", lambda *_: Gone())
     with tracked("mlflow", tmp_path, {}):
         pass
     note = "note: --tracker=mlflow could not be told of the end: no route to the server\n"
@@ -186,7 +186,7 @@ def test_a_run_that_an_error_ended_is_not_told_as_finished(tmp_path: Path, monke
         def close(self, failed: bool) -> None:
             ends.append(failed)
 
-    monkeypatch.setattr("train.trackers.MLflow", lambda *_: Noting())
+    monkeypatch.setattr("vaswani.train.trackers.MLflow", lambda *_: Noting())
     with tracked("mlflow", tmp_path, {}):
         pass
     with pytest.raises(UserError), tracked("mlflow", tmp_path, {}):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from run.checkpoint import Checkpoints
 from tests import tiny
+from vaswani.run.checkpoint import Checkpoints
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {

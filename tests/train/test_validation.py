@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from infer.translate.translator import Hypothesis, Translation
-from run.checkpoint import Checkpoints
-from run.sharding import data_mesh
-from tasks import translation
-from tasks.loss import Loss
 from tests import tiny
-from train import job as jobs
-from train import loop
-from train.job import Job, open_job
-from train.step import make_eval_step
-from train.validation import validate
+from vaswani.infer.translate.translator import Hypothesis, Translation
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.sharding import data_mesh
+from vaswani.tasks import translation
+from vaswani.tasks.loss import Loss
+from vaswani.train import job as jobs
+from vaswani.train import loop
+from vaswani.train.job import Job, open_job
+from vaswani.train.step import make_eval_step
+from vaswani.train.validation import validate
 
 
 def test_batches_of_unequal_size_count_by_their_tokens() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from run.checkpoint import load_params
-from run.parameters import params_sha256
 from tests import tiny
 from tests.train.test_train_cli import start
-from train import loop
-from train.warm_start import warm_start
+from vaswani.errors import UserError
+from vaswani.run.checkpoint import load_params
+from vaswani.run.parameters import params_sha256
+from vaswani.train import loop
+from vaswani.train.warm_start import warm_start
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ hides.
 
 from typing import NamedTuple
 
-from model.config import GATED, ModelConfig
-from model.mixers.linear import BLOCK
-from model.mixers.restricted import block_length
+from vaswani.model.config import GATED, ModelConfig
+from vaswani.model.mixers.linear import BLOCK
+from vaswani.model.mixers.restricted import block_length
 
 
 class Forward(NamedTuple):

@@ -9,12 +9,12 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from data.batching import random_batch
-from model.config import ModelConfig
-from run.sharding import place_rows, shardings
-from train.aot.flops import update_flops
-from train.aot.programs import Update
-from train.utilisation import peak_flops
+from vaswani.data.batching import random_batch
+from vaswani.model.config import ModelConfig
+from vaswani.run.sharding import place_rows, shardings
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.aot.programs import Update
+from vaswani.train.utilisation import peak_flops
 
 UPDATES = 3  # that are timed
 

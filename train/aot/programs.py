@@ -21,28 +21,28 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
-from base.errors import UserError, one_line
-from base.extras import pip_install
-from base.memory import most_allowed
-from base.tokens import Tokens
-from data.batching import Batch
-from data.pipeline import row_lengths
-from infer.translate.options import FULL_BATCH
-from model.config import ModelConfig
-from model.transformer import Transformer, init_params
-from run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
-from search.beam import beam_search
-from search.state import run_search
-from tasks.loss import chunks
-from tasks.translation import objective
-from train import amx
-from train.aot import gpus
-from train.aot.flops import counted_once, recomputed_flops, update_flops
-from train.aot.gpus import TARGETS, open_gpus
-from train.aot.hardware import CHIPS, GIB, Chip
-from train.aot.hlo import collectives, kernels, loops, unordered_scatters
-from train.optim import optimizer
-from train.step import TrainState, init_state, make_train_step
+from vaswani.data.batching import Batch
+from vaswani.data.pipeline import row_lengths
+from vaswani.errors import UserError, one_line
+from vaswani.extras import pip_install
+from vaswani.infer.translate.options import FULL_BATCH
+from vaswani.memory import most_allowed
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import Transformer, init_params
+from vaswani.run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
+from vaswani.search.beam import beam_search
+from vaswani.search.state import run_search
+from vaswani.tasks.loss import chunks
+from vaswani.tasks.translation import objective
+from vaswani.tokens import Tokens
+from vaswani.train import amx
+from vaswani.train.aot import gpus
+from vaswani.train.aot.flops import counted_once, recomputed_flops, update_flops
+from vaswani.train.aot.gpus import TARGETS, open_gpus
+from vaswani.train.aot.hardware import CHIPS, GIB, Chip
+from vaswani.train.aot.hlo import collectives, kernels, loops, unordered_scatters
+from vaswani.train.optim import optimizer
+from vaswani.train.step import TrainState, init_state, make_train_step
 
 LOCAL = "local"  # the topology of this machine
 SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for

@@ -9,17 +9,17 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from base.ids import UNK
-from base.numbers import counted
-from model.mixers.kernels import PLATFORMS
-from model.parameter_count import parameter_count
-from run.folder import as_json, device, model_config
-from run.sharding import AXES
-from train.aot import gpus, programs
-from train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
-from train.aot.local import EXTRAPOLATED, timed
-from train.aot.programs import LOCAL
+from vaswani.errors import UserError
+from vaswani.ids import UNK
+from vaswani.model.mixers.kernels import PLATFORMS
+from vaswani.model.parameter_count import parameter_count
+from vaswani.numbers import counted
+from vaswani.run.folder import as_json, device, model_config
+from vaswani.run.sharding import AXES
+from vaswani.train.aot import gpus, programs
+from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
+from vaswani.train.aot.local import EXTRAPOLATED, timed
+from vaswani.train.aot.programs import LOCAL
 
 
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.errors import UserError
-from base.files import expanded
-from base.keys import flat
-from run.config import read_config
-from run.lock import is_held
-from run.records import read_launches, read_metrics
-from train.patience import has_ended
-from train.sweep.point import Summary, summary
+from vaswani.errors import UserError
+from vaswani.files import expanded
+from vaswani.keys import flat
+from vaswani.run.config import read_config
+from vaswani.run.lock import is_held
+from vaswani.run.records import read_launches, read_metrics
+from vaswani.train.patience import has_ended
+from vaswani.train.sweep.point import Summary, summary
 
 _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from base.errors import UserError
-from base.files import write_bytes, write_text, writing
-from base.keys import short_names
-from base.table import Table, is_numeric
-from train.overview.found import FoundRun, differing_keys
+from vaswani.errors import UserError
+from vaswani.files import write_bytes, write_text, writing
+from vaswani.keys import short_names
+from vaswani.table import Table, is_numeric
+from vaswani.train.overview.found import FoundRun, differing_keys
 
 SUFFIXES = (".svg", ".png", ".html")
 _PANELS = {"train": "training", "valid": "validation"}

@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Sequence
 
-from base.errors import UserError
-from base.keys import short_names
-from base.table import Table, as_text, number, setting
-from train.overview.found import FoundRun, differing_keys
+from vaswani.errors import UserError
+from vaswani.keys import short_names
+from vaswani.table import Table, as_text, number, setting
+from vaswani.train.overview.found import FoundRun, differing_keys
 
 MOST_KEYS = 8  # of the config, that the table has columns for
 _HEAD = ("run", "state", "step", "nll", "BLEU", "accuracy", "minutes", "device")

@@ -19,11 +19,11 @@ config, folder or storage, 130 and 143 stopped by Ctrl-C and SIGTERM.
 from absl import flags
 from ml_collections import config_flags
 
-from base.command import run
-from base.errors import UserError
-from base.files import folder, output_folder
-from configs.common import default
-from train.check import check
+from vaswani.command import run
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.files import folder, output_folder
+from vaswani.train.check import check
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     else:
         check(_CONFIG.value, default())
         workdir = output_folder("workdir", options.workdir)
-    from train.sweep import command  # only now: a mistyped key is not worth loading jax
+    from vaswani.train.sweep import command  # only now: a mistyped key is not worth loading jax
 
     try:
         if showing:

@@ -10,23 +10,23 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from base import table
-from base.errors import UserError
-from base.files import output_file
-from base.keys import flat
-from run.folder import as_json
-from run.records import read_launches
-from train.sweep.expressions import Point
-from train.sweep.picture import draw
-from train.sweep.plan import Sweep, open_plan, read_plan, whole_config
-from train.sweep.point import PointStatus
-from train.sweep.ranking import Setting, best_setting, other_measures
-from train.sweep.seeds import over_seeds
-from train.sweep.space import try_out
-from train.sweep.storage import unreachable, without_password
-from train.sweep.study import HeldPoint, Study
-from train.sweep.table import as_csv, as_records, as_text
-from train.sweep.worker import Stop, work
+from vaswani import table
+from vaswani.errors import UserError
+from vaswani.files import output_file
+from vaswani.keys import flat
+from vaswani.run.folder import as_json
+from vaswani.run.records import read_launches
+from vaswani.train.sweep.expressions import Point
+from vaswani.train.sweep.picture import draw
+from vaswani.train.sweep.plan import Sweep, open_plan, read_plan, whole_config
+from vaswani.train.sweep.point import PointStatus
+from vaswani.train.sweep.ranking import Setting, best_setting, other_measures
+from vaswani.train.sweep.seeds import over_seeds
+from vaswani.train.sweep.space import try_out
+from vaswani.train.sweep.storage import unreachable, without_password
+from vaswani.train.sweep.study import HeldPoint, Study
+from vaswani.train.sweep.table import as_csv, as_records, as_text
+from vaswani.train.sweep.worker import Stop, work
 
 
 def train(options: flags.FlagValues, workdir: Path) -> int:
@@ -54,7 +54,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     study.enqueue(points, sweep.suggest, retry=options.retry)
 
     def command(point: HeldPoint, folder: Path) -> list[str]:
-        return [sys.executable, "-m", "train", *sweep.arguments(point.overrides), f"--workdir={folder}"]
+        return [sys.executable, "-m", "vaswani.train", *sweep.arguments(point.overrides), f"--workdir={folder}"]
 
     stop = Stop()
     threading.excepthook = _say_heart_stopped

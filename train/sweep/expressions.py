@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 Point = dict[str, Any]
 Axes = Mapping[str, Any]  # to a list of values

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from train.sweep.point import PointStatus
-from train.sweep.ranking import best_of, differing_keys
+from vaswani.errors import UserError
+from vaswani.train.sweep.point import PointStatus
+from vaswani.train.sweep.ranking import best_of, differing_keys
 
 NLL = "validation nll, nats a token"
 _MOST_IN_A_LEGEND = 16
@@ -42,7 +42,7 @@ def draw(
     """
     from matplotlib.figure import Figure
 
-    from infer.attention.drawing import save
+    from vaswani.infer.attention.drawing import save
 
     validated = [point for point in points if point.nll]
     if not validated:

@@ -10,17 +10,17 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import write_json
-from base.keys import flat, suggestion
-from configs.common import default
-from data.of_config import check_specs
-from run.config import add_missing
-from run.folder import model_config
-from tasks import task_of
-from train.check import check
-from train.sweep.expressions import Point, name_of
+from vaswani.checked_json import read_json
+from vaswani.configs.common import default
+from vaswani.data.of_config import check_specs
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.keys import flat, suggestion
+from vaswani.run.config import add_missing
+from vaswani.run.folder import model_config
+from vaswani.tasks import task_of
+from vaswani.train.check import check
+from vaswani.train.sweep.expressions import Point, name_of
 
 _SCHEMA = {"kind": str, "config": {"steps": int, "eval": {"every": int}}, "storage": object, "study": str}
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from train.sweep.expressions import Point
+import vaswani
+from vaswani.train.sweep.expressions import Point
 
 Summary = dict[str, int | float]
-_ROOT = Path(__file__).parents[2]  # of the packages: the clone, or `vaswani` where it is installed
+_ROOT = Path(vaswani.__file__).parent.parent  # the clone, or the folder of all installed packages
 OBJECTIVE = "nll"  # not "loss", which is label-smoothed: comparable also where eps_ls differs
 _LIFELINE = Path(__file__).with_name("lifeline.py")
 
@@ -89,7 +90,7 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
 
 
 def _environment() -> dict[str, str]:
-    """Returns the environment of a child: with an installed `vaswani` it would not know where the packages are."""
+    """Returns the environment of a child, which finds this very code."""
     places = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"), str(Path.cwd())))
     # `python -m` would put the current folder first, where there may be a train.py or a data.py of the user's.
     return os.environ | {"PYTHONPATH": os.pathsep.join(places), "PYTHONSAFEPATH": "1"}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from train.sweep.point import OBJECTIVE, PointStatus
+from vaswani.train.sweep.point import OBJECTIVE, PointStatus
 
 SEED = "seed"
 # What the nll on validation is of, beside the text that subwords are learned from, and windows of a text.

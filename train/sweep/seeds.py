@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from base.intervals import with_interval
-from base.keys import short_names
-from base.table import Table, setting
-from train.sweep.point import PointStatus
-from train.sweep.ranking import SEED, Setting, differing_keys, other_measures, settings_of
+from vaswani.intervals import with_interval
+from vaswani.keys import short_names
+from vaswani.table import Table, setting
+from vaswani.train.sweep.point import PointStatus
+from vaswani.train.sweep.ranking import SEED, Setting, differing_keys, other_measures, settings_of
 
 DIGITS = 4  # of nll
 _NOTE = (

@@ -10,9 +10,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, chec
 from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, Trial
 
-from base.errors import UserError
-from train.sweep.expressions import Point
-from train.sweep.plan import another
+from vaswani.errors import UserError
+from vaswani.train.sweep.expressions import Point
+from vaswani.train.sweep.plan import another
 
 _TRIES = 10  # trials that `try_out` draws at most
 

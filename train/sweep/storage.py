@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage, GrpcStorageProxy, RDBStorage
 from sqlalchemy import URL, NullPool, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 try:
     from grpc import RpcError  # type: ignore[import-untyped]

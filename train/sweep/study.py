@@ -24,13 +24,13 @@ from optuna.samplers import TPESampler
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from base.errors import UserError
-from base.files import write_json
-from train.sweep.expressions import Point
-from train.sweep.plan import another, whole_config
-from train.sweep.point import OBJECTIVE, Outcome, PointStatus
-from train.sweep.space import check_distributions
-from train.sweep.storage import STORAGE_ERRORS, alone, connect, reachable, unreachable
+from vaswani.errors import UserError
+from vaswani.files import write_json
+from vaswani.train.sweep.expressions import Point
+from vaswani.train.sweep.plan import another, whole_config
+from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
+from vaswani.train.sweep.space import check_distributions
+from vaswani.train.sweep.storage import STORAGE_ERRORS, alone, connect, reachable, unreachable
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
 _STATES = {

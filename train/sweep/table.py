@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from base import table
-from base.keys import short_names
-from train.sweep.point import PointStatus
-from train.sweep.ranking import best_of, differing_keys, ranked
+from vaswani import table
+from vaswani.keys import short_names
+from vaswani.train.sweep.point import PointStatus
+from vaswani.train.sweep.ranking import best_of, differing_keys, ranked
 
 MEASURES = (
     "nll",

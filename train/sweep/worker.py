@@ -11,12 +11,12 @@ from typing import Any
 
 from optuna.exceptions import UpdateFinishedTrialError
 
-from base.errors import UserError
-from run.lock import lock
-from run.records import read_metrics
-from train.sweep.point import OBJECTIVE, Outcome, PointStatus, run_child, summary
-from train.sweep.storage import STORAGE_ERRORS
-from train.sweep.study import HeldPoint, Lost, Study
+from vaswani.errors import UserError
+from vaswani.run.lock import lock
+from vaswani.run.records import read_metrics
+from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus, run_child, summary
+from vaswani.train.sweep.storage import STORAGE_ERRORS
+from vaswani.train.sweep.study import HeldPoint, Lost, Study
 
 _PAUSE = 5.0  # seconds between two looks at whether a point is waiting
 Command = Callable[[HeldPoint, Path], list[str]]  # what trains a point in a folder

@@ -28,15 +28,15 @@ import time
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
-from base.files import folder, write_text, writing
-from base.table import as_markdown, as_text
 from lab.benchmarks.accelerator.checks import check_corpora, check_device, check_output, check_packages
 from lab.benchmarks.accelerator.libraries import with_cublas_12
 from lab.benchmarks.accelerator.process import run_whole
 from lab.benchmarks.accelerator.record import MINUTES, ON_REQUEST, finished, save_archive, save_failure
 from lab.benchmarks.accelerator.report import tables
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.files import folder, write_text, writing
+from vaswani.table import as_markdown, as_text
 
 flags.DEFINE_string("output", None, "folder of the results; created if absent")
 _RUNS = flags.DEFINE_string("runs", "runs/accelerator", "folder of the runs that are trained")

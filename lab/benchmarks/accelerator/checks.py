@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from base.errors import UserError
 from lab.benchmarks.accelerator.record import CORPORA, MINUTES, read_record
+from vaswani.errors import UserError
 
 LEAST = 30 * 2**30  # bytes that JAX must be allowed to use, three quarters of the card's: big, unfused attention
 _ASK = """import jax, json

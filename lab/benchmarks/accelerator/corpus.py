@@ -7,9 +7,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs import base
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.accelerator.training import miniature, on_grammar, trained
+from vaswani.configs import base
 
 SCORING = 0.2  # of the time, for translating the test split
 

@@ -11,7 +11,7 @@ from typing import Any
 from lab.benchmarks.accelerator.device import is_gpu
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.decoding import TOKENS, ctranslate2_model, our_search, problem, their_search
-from model.config import ModelConfig
+from vaswani.model.config import ModelConfig
 
 BASE = ModelConfig(vocab_size=37_000)
 TINY = ModelConfig(vocab_size=100, N=1, d_model=16, d_ff=32, h=2, d_k=8, d_v=8)

@@ -7,7 +7,7 @@ import subprocess
 
 import jax
 
-from run.folder import cpu_model, git
+from vaswani.run.folder import cpu_model, git
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
 MISSING = "not installed"

@@ -6,10 +6,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs import multi30k
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.accelerator.training import miniature, trained
+from vaswani.configs import multi30k
+from vaswani.errors import UserError
 
 SEEDS = (0, 1, 2)
 

@@ -13,18 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from base.checked_json import read_json_lines
-from base.errors import UserError
-from configs import quickstart
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.accelerator.step import BASE, LENGTH, TINY
 from lab.benchmarks.accelerator.training import emptied, miniature, write_config
 from lab.benchmarks.accelerator.whole_model import compare
-from model.masks import Mask
-from model.mixers.kernels import attend
-from run.averaging import load_choice
-from run.parameters import params_sha256
-from train.loop import train
+from vaswani.checked_json import read_json_lines
+from vaswani.configs import quickstart
+from vaswani.errors import UserError
+from vaswani.model.masks import Mask
+from vaswani.model.mixers.kernels import attend
+from vaswani.run.averaging import load_choice
+from vaswani.run.parameters import params_sha256
+from vaswani.train.loop import train
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 WIDTHS = (16, 32, 64, 128)  # d_k = d_v of the rows of Table 3 that cuDNN takes

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import write_json
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.files import write_json
 
 # What each row needs on one GPU, estimated, with compilation; what convinces most comes first.
 MINUTES = {

@@ -8,11 +8,11 @@ A folder `before` beside the records has those of earlier code, and a README.md 
 from pathlib import Path
 from typing import Any
 
-from base.command import run
-from base.errors import UserError
-from base.table import NOT_RUN, Table, as_markdown, number
 from lab.benchmarks.accelerator.record import MINUTES, read_record
-from paper.published import TABLE3, TIMES
+from vaswani.command import run
+from vaswani.errors import UserError
+from vaswani.paper.published import TABLE3, TIMES
+from vaswani.table import NOT_RUN, Table, as_markdown, number
 
 ABOUT = {
     "step": "One update in bfloat16, 25,000 positions a side",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from absl import flags
 
-from base.command import run
 from lab.benchmarks.accelerator.record import MINUTES, Options, measure
+from vaswani.command import run
 
 _ROW = flags.DEFINE_enum("row", None, list(MINUTES), "which", required=True)
 _FILE = flags.DEFINE_string("file", None, "its record", required=True)

@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from base.errors import UserError
-from configs.common import default
-from data.batching import random_batch
 from lab.benchmarks.accelerator.device import peak_memory
 from lab.benchmarks.accelerator.process import in_fresh_process
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.contenders import Peer, Step, our_step, torch_step
-from model.config import ModelConfig
-from model.mixers import kernels
-from model.transformer import init_params
-from train.aot.flops import update_flops
-from train.optim import learning_rate
-from train.utilisation import chip_of
+from vaswani.configs.common import default
+from vaswani.data.batching import random_batch
+from vaswani.errors import UserError
+from vaswani.model.config import ModelConfig
+from vaswani.model.mixers import kernels
+from vaswani.model.transformer import init_params
+from vaswani.train.aot.flops import update_flops
+from vaswani.train.optim import learning_rate
+from vaswani.train.utilisation import chip_of
 
 POSITIONS, LENGTH = 25_000, 256
 BASE = ModelConfig(vocab_size=37_000, dtype="bfloat16", dropout_bits="hash")

@@ -4,9 +4,9 @@ import time
 from functools import partial
 from typing import Any
 
-from configs import ablations
 from lab.benchmarks.accelerator.record import Options, Part
 from lab.benchmarks.accelerator.training import miniature, trained
+from vaswani.configs import ablations
 
 SEEDS = (0, 1, 2)
 

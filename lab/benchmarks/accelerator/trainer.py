@@ -11,17 +11,17 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.checked_json import read_json_lines
-from base.errors import UserError
-from configs import big
-from data.batching import random_batch
 from lab.benchmarks.accelerator.corpus import corpora
 from lab.benchmarks.accelerator.process import in_fresh_process
 from lab.benchmarks.accelerator.record import Options, OutOfTime, Part
 from lab.benchmarks.accelerator.step import timed
 from lab.benchmarks.accelerator.training import emptied, miniature, write_config
 from lab.benchmarks.contenders import our_step
-from model.config import ModelConfig
+from vaswani.checked_json import read_json_lines
+from vaswani.configs import big
+from vaswani.data.batching import random_batch
+from vaswani.errors import UserError
+from vaswani.model.config import ModelConfig
 
 SECONDS = 90.0  # of each model, with compilation
 
@@ -105,7 +105,7 @@ def parts(options: Options) -> dict[str, Part]:
     end = time.monotonic() + options.seconds
 
     def one(name: str) -> dict[str, Any]:
-        from infer.runs import open_run
+        from vaswani.infer.runs import open_run
 
         seconds = min(SECONDS, end - time.monotonic() - 30)
         if seconds < 20:

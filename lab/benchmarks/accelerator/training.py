@@ -9,17 +9,17 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.files import write_text
-from infer.evaluate.record import provenance
-from infer.evaluate.sentences import about, open_split, translate
-from infer.evaluate.translations import score
-from infer.runs import open_run
-from infer.translate.options import chosen
 from lab.benchmarks.accelerator.record import OutOfTime
-from run.averaging import list_checkpoints
-from run.records import read_metrics
-from train.check import check_device
-from train.loop import train
+from vaswani.files import write_text
+from vaswani.infer.evaluate.record import provenance
+from vaswani.infer.evaluate.sentences import about, open_split, translate
+from vaswani.infer.evaluate.translations import score
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.options import chosen
+from vaswani.run.averaging import list_checkpoints
+from vaswani.run.records import read_metrics
+from vaswani.train.check import check_device
+from vaswani.train.loop import train
 
 LEAST = 20.0  # seconds without which training is not begun
 

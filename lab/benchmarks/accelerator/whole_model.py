@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from base.ids import BOS
-from base.tokens import Tokens
-from data.batching import Batch
-from model.config import ModelConfig
-from model.transformer import init_params
-from tasks.translation import objective
+from vaswani.data.batching import Batch
+from vaswani.ids import BOS
+from vaswani.model.config import ModelConfig
+from vaswani.model.transformer import init_params
+from vaswani.tasks.translation import objective
+from vaswani.tokens import Tokens
 
 SENTENCES = 4  # of each packed row
 

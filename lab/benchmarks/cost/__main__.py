@@ -13,8 +13,8 @@ from importlib.metadata import version
 
 from absl import flags
 
-from base.command import run
-from base.errors import UserError
+from vaswani.command import run
+from vaswani.errors import UserError
 
 NAMES = ["update", "layers", "search", "corpus", "devices"]
 
@@ -22,7 +22,7 @@ NAMES = ["update", "layers", "search", "corpus", "devices"]
 def main(argv: list[str]) -> None:
     """Measures what is asked for and writes a record after each."""
     from lab.benchmarks.cost import corpus, devices, growth, sizes, table  # only now: a mistyped flag needs no jax
-    from run.folder import device
+    from vaswani.run.folder import device
 
     options = flags.FLAGS
     measures = {

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from data.prepared import Prepared
-from data.tokenizer import Tokenizer
 from lab.benchmarks.pipeline import in_new_process, measure, prepared_on, write_corpus
+from vaswani.data.prepared import Prepared
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
 
 PAIRS = (10_000, 100_000, 1_000_000, 4_500_000)  # the last as many as WMT14's English-German
 TOKENIZER_LINES, VOCABULARY = 20_000, 8_000

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 
-from configs.common import default
 from lab.benchmarks.accelerator.process import in_fresh_process
-from run.folder import model_config
-from run.sharding import make_mesh
-from train.aot.programs import train_step
+from vaswani.configs.common import default
+from vaswani.run.folder import model_config
+from vaswani.run.sharding import make_mesh
+from vaswani.train.aot.programs import train_step
 
 COUNTS = (1, 2, 4, 8)
 FORMS = ("data", "fsdp")  # axes of the mesh that all devices are on

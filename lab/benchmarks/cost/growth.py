@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from data.batching import TextBatch, random_batch
 from lab.benchmarks.contenders import our_step
 from lab.benchmarks.cost.sizes import Growth, Size
 from lab.benchmarks.decoding import problem
-from model.transformer import Transformer
-from search.beam import beam_search
-from search.state import run_search
-from tasks import language_model
-from train.aot.flops import update_flops
+from vaswani.data.batching import TextBatch, random_batch
+from vaswani.model.transformer import Transformer
+from vaswani.search.beam import beam_search
+from vaswani.search.state import run_search
+from vaswani.tasks import language_model
+from vaswani.train.aot.flops import update_flops
 
 LEAST = 0.2  # seconds that one measurement takes
 

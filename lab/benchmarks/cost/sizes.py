@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from model.config import ModelConfig
+from vaswani.model.config import ModelConfig
 
 
 class Size(NamedTuple):

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from base.checked_json import read_json
-from base.files import write_json, write_text
-from base.markers import rewritten
-from base.table import NOT_RUN, Table, as_markdown, number, spread
 from lab.benchmarks.cost.growth import slopes
+from vaswani.checked_json import read_json
+from vaswani.files import write_json, write_text
+from vaswani.markers import rewritten
+from vaswani.table import NOT_RUN, Table, as_markdown, number, spread
 
 RECORDS = Path("lab/benchmarks/records/cost")
 PAGE = Path("lab/docs/cost.md")

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from base.errors import UserError
-from configs.common import default
-from run.checkpoint import Checkpoints
-from run.folder import device
-from run.records import read_launches
-from train import loop
+from vaswani.configs.common import default
+from vaswani.errors import UserError
+from vaswani.run.checkpoint import Checkpoints
+from vaswani.run.folder import device
+from vaswani.run.records import read_launches
+from vaswani.train import loop
 
 
 class Span(NamedTuple):

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from base.checked_json import read_json
-from base.files import write_json, write_text
-from base.markers import rewritten
-from base.table import Markdown, Table, as_markdown
+from vaswani.checked_json import read_json
+from vaswani.files import write_json, write_text
+from vaswani.markers import rewritten
+from vaswani.table import Markdown, Table, as_markdown
 
 RECORDS = Path("lab/benchmarks/records/overhead")
 PAGE = Path("docs/cpu.md")

@@ -32,10 +32,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
-from configs.recurrent import WIDTHS
-from configs.recurrent import get_config as recurrent
 from lab.studies.two_stages import STAGES, points, row_and_option
+from vaswani.configs.quickstart import get_config as quickstart
+from vaswani.configs.recurrent import WIDTHS
+from vaswani.configs.recurrent import get_config as recurrent
 
 KINDS = ("transformer", *WIDTHS)
 RATES = (0.0025, 0.005, 0.01, 0.02)  # of which 0.005 is the quickstart's; the last since 0.01 was the best of three

@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import half_interval, with_interval
-from base.table import NOT_RUN, Table, spread
 from lab.cards.card import NEITHER, Card, Claim, Verdict, between, compare
 from lab.studies.bottleneck.design import CHOSEN, KINDS, RATES
 from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from paper.drawing import curve, drawn
-from paper.records import Records
-from paper.rows import RowRuns
-from paper.tables.trend import INTERVAL, differences_by_seed
+from vaswani.intervals import half_interval, with_interval
+from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns
+from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
+from vaswani.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/bottleneck/design.py"
 ROWS = Rows(configs(FILE, KINDS), measure="by_length", seeds=SEEDS)

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import with_interval
-from base.table import NOT_RUN, Table, spread
 from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, between, compare
 from lab.contrast.pairs import BANDS, Band, shown
 from lab.contrast.sentences import RELATIONS
@@ -32,10 +30,12 @@ from lab.studies.study import (
     stages,
     table,
 )
-from paper.drawing import curve, drawn
-from paper.records import Records
-from paper.rows import RowRuns
-from paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
+from vaswani.intervals import with_interval
+from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns
+from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
+from vaswani.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/distance/design.py"
 ROWS = Rows(configs(FILE, D_FF), measure="contrasts", seeds=SEEDS)

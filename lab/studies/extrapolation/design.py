@@ -21,7 +21,7 @@ Cost:  half a minute to three each on one CPU core.
 
 from ml_collections import ConfigDict
 
-from configs.language_model import get_config as language_model
+from vaswani.configs.language_model import get_config as language_model
 
 POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
 LENGTH = 32

@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from base.intervals import with_interval
-from base.table import Table
-from configs.classification import CLASSES
 from lab.cards.card import Card, Claim, between, compare, measure, met, verdict_by_sign
 from lab.studies.study import Commands, Runs, Study, count_seeds, mean, mean_cost, minus, table, with_seeds
-from paper.drawing import colour, drawn
-from paper.launch import folder_of, train
-from paper.records import Records
-from paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
-from paper.tables.cost import cost
-from paper.tables.trend import INTERVAL, p_value, paired_differences, tested
-from run.folder import as_json
+from vaswani.configs.classification import CLASSES
+from vaswani.intervals import with_interval
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.launch import folder_of, train
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
+from vaswani.paper.tables.cost import cost
+from vaswani.paper.tables.trend import INTERVAL, p_value, paired_differences, tested
+from vaswani.run.folder import as_json
+from vaswani.table import Table
 
 WAYS = ("fine-tuned", "from scratch")
 TRANSLATORS = {  # name: config, and whether it begins with the parameters of another run

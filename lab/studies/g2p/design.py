@@ -57,10 +57,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
-from configs.common import default
-from data.corpora import corpus_folder
 from lab.studies.two_stages import SEEDS, STAGES, points, row_and_option
+from vaswani.configs.common import default
+from vaswani.data.corpora import corpus_folder
+from vaswani.keys import changed
 
 LANGUAGES = ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi")
 PILOT = "dut"  # chooses for all

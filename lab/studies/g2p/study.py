@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 
-from base.intervals import wilson
-from base.table import NOT_RUN, Table, number, spread
 from lab.cards.card import OPEN, Card, Claim, Verdict, measure, met, verdict_by_number
 from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PILOT, UPDATES
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table, with_seeds
 from lab.studies.two_stages import SEEDS
-from paper.drawing import colour, drawn
-from paper.launch import sweep
-from paper.published import G2P
-from paper.records import Records, RunRecord
-from paper.rows import RowRuns, dagger_notes_on, marked, row_runs
-from paper.tables.cost import cost
+from vaswani.intervals import wilson
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.launch import sweep
+from vaswani.paper.published import G2P
+from vaswani.paper.records import Records, RunRecord
+from vaswani.paper.rows import RowRuns, dagger_notes_on, marked, row_runs
+from vaswani.paper.tables.cost import cost
+from vaswani.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/g2p/design.py"
 ROWS = Rows(configs(FILE, LANGUAGES), measure="edits_as_is", seeds=SEEDS)

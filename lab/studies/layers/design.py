@@ -19,7 +19,7 @@ Cost:  1 to 6 minutes each on one core of a shared machine.
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
 
 # d_ff of each: a recurrent layer has 8 d_model^2 parameters in the decoder and 6 in the encoder, a convolution of width
 # 3 and its gate 6 in either, attention 4.

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from base.table import NOT_RUN, Table, spread
 from lab.cards.card import Card, between, compare
 from lab.studies.layers.design import D_FF
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, differences, mean, mean_cost, minus, table
-from paper.drawing import colour, drawn
-from paper.records import Records
-from paper.rows import RowRuns, load
-from paper.tables.cost import analytic_flops
-from paper.tables.table3 import parameters
-from paper.tables.trend import INTERVAL, tested
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns, load
+from vaswani.paper.tables.cost import analytic_flops
+from vaswani.paper.tables.table3 import parameters
+from vaswani.paper.tables.trend import INTERVAL, tested
+from vaswani.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/layers/design.py"
 ROWS = Rows(configs(FILE, D_FF))

@@ -32,8 +32,8 @@ lab/studies/multi30k_raw/design.py:FOLDER reads the raw files from another folde
 
 from ml_collections import ConfigDict
 
-from configs.multi30k import get_config as raw
-from configs.multi30k_published import get_config as published
+from vaswani.configs.multi30k import get_config as raw
+from vaswani.configs.multi30k_published import get_config as published
 
 SEEDS = (0, 1, 2)
 

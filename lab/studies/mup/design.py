@@ -40,9 +40,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
-from configs.quickstart import get_config as quickstart
 from lab.studies.two_stages import row_and_option
+from vaswani.configs.quickstart import get_config as quickstart
+from vaswani.keys import changed
 
 KINDS = ("standard", "mup")
 WIDTHS = (32, 64, 128, 256)

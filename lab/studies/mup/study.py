@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from base.table import NOT_RUN, Table, number
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.mup.design import KINDS, RATES, SEEDS, WIDTHS, get_config
 from lab.studies.mup.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Commands, Rows, Study, configs
-from paper.drawing import colour, drawn
-from paper.launch import sweep
-from paper.records import Records
-from paper.rows import marked
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.launch import sweep
+from vaswani.paper.records import Records
+from vaswani.paper.rows import marked
+from vaswani.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/mup/design.py"
 ROWS = Rows(configs(FILE, [f"{row}:{rate}" for row, rate in itertools.product(NAMES, RATES)]), "valid")

@@ -35,8 +35,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from base.keys import changed
-from configs.quickstart import get_config as quickstart
+from vaswani.configs.quickstart import get_config as quickstart
+from vaswani.keys import changed
 
 NORMS = ("post", "pre", "deep")
 LAYERS = (2, 6, 12)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-from base.table import NOT_RUN, Table, number
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure, shown_seeds
 from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.norms.design import LAYERS, NORMS, PAPER, SEEDS, STARTED, WARMUPS, name_of
 from lab.studies.norms.design import ROWS as NAMES
 from lab.studies.study import Rows, Study, configs
-from paper.drawing import drawn, mark, shaded
-from paper.launch import sweep
-from paper.records import Records
-from paper.rows import marked
+from vaswani.paper.drawing import drawn, mark, shaded
+from vaswani.paper.launch import sweep
+from vaswani.paper.records import Records
+from vaswani.paper.rows import marked
+from vaswani.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/norms/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid")

@@ -42,8 +42,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from configs.tatoeba import get_config as tatoeba
 from lab.studies.two_stages import STAGES, points, row_and_option
+from vaswani.configs.tatoeba import get_config as tatoeba
 
 STEPS = 300
 EVERY = 20  # updates from one validation to the next

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import with_interval
-from base.table import NOT_RUN, Table, number, spread
 from lab.cards.card import NEITHER, Card, Claim, Verdict, compare
 from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
 from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, SEEDS, STEPS, Option, rates
 from lab.studies.optimisers.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
-from paper.drawing import curve, drawn
-from paper.records import Records
-from paper.rows import marked
-from paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
+from vaswani.intervals import with_interval
+from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.records import Records
+from vaswani.paper.rows import marked
+from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
+from vaswani.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/optimisers/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid", seeds=SEEDS)

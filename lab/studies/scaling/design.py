@@ -45,7 +45,7 @@ it.
 
 from ml_collections import ConfigDict
 
-from configs.language_model import get_config as language_model
+from vaswani.configs.language_model import get_config as language_model
 
 WIDTHS, UPDATES = (16, 32, 64, 128), (50, 100, 200, 400)
 ROWS = tuple(f"{width}-{updates}" for width in WIDTHS for updates in UPDATES)

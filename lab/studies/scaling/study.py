@@ -13,15 +13,15 @@ from jaxtyping import Float
 from matplotlib import colormaps
 from scipy.optimize import least_squares
 
-from base.table import NOT_RUN, Table, number, spread
 from lab.cards.card import NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_mean, shown_seeds
 from lab.studies.scaling.design import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from model.parameter_count import parameter_count
-from paper.drawing import drawn
-from paper.records import Records
-from paper.rows import load
-from run.folder import model_config
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.drawing import drawn
+from vaswani.paper.records import Records
+from vaswani.paper.rows import load
+from vaswani.run.folder import model_config
+from vaswani.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/scaling/design.py"
 ABOUT = "Scaling laws, nats a token"

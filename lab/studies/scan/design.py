@@ -29,8 +29,8 @@ The test split is also used for validation, but no checkpoint is chosen by it.
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
-from data.scan import SPLITS
+from vaswani.configs.quickstart import get_config as quickstart
+from vaswani.data.scan import SPLITS
 
 
 def get_config(split: str = "simple") -> ConfigDict:

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import with_interval
-from base.table import Table, number
-from data.scan import SPLITS
 from lab.cards.card import Card, Claim, compare, measure, met, shown_mean
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from paper.drawing import colour, drawn
-from paper.published import SCAN
-from paper.records import Records
-from paper.rows import RowRuns
-from paper.tables.trend import INTERVAL, tested
+from vaswani.data.scan import SPLITS
+from vaswani.intervals import with_interval
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.published import SCAN
+from vaswani.paper.records import Records
+from vaswani.paper.rows import RowRuns
+from vaswani.paper.tables.trend import INTERVAL, tested
+from vaswani.table import Table, number
 
 FILE = "lab/studies/scan/design.py"
 TWO = Rows(configs(FILE, ("simple", "length")), seeds=range(3))

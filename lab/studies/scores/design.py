@@ -41,8 +41,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs.quickstart import get_config as quickstart
 from lab.studies.two_stages import STAGES, points, row_and_option
+from vaswani.configs.quickstart import get_config as quickstart
 
 # The kind of scores, and d_k.
 ROWS = (

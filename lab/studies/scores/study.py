@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from base.intervals import half_interval, with_interval
-from base.table import Table, number
 from lab.cards.card import NEITHER, Card, Verdict, between, compare
 from lab.studies.choice import stage_1
 from lab.studies.plots import legend
@@ -14,9 +12,11 @@ from lab.studies.scores.design import CHOSEN, RATES
 from lab.studies.scores.design import ROWS as NAMES
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from paper.drawing import colour, drawn
-from paper.records import Records
-from paper.tables.trend import INTERVAL, by_seed, differences_by_seed, paired_differences, tested
+from vaswani.intervals import half_interval, with_interval
+from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.records import Records
+from vaswani.paper.tables.trend import INTERVAL, by_seed, differences_by_seed, paired_differences, tested
+from vaswani.table import Table, number
 
 FILE = "lab/studies/scores/design.py"
 ROWS = Rows(configs(FILE, NAMES), seeds=SEEDS)

@@ -56,9 +56,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from configs.ablations import ROWS
-from configs.common import default
 from lab.studies.two_stages import STAGES, points, row_and_option
+from vaswani.configs.ablations import ROWS
+from vaswani.configs.common import default
 
 PRIMARY = ("A1", "B1", "C1", "C2", "C4", "C5", "C6", "C7", "D1", "D3", "D4", "big")
 EQUIVALENT = ("A3", "C3", "D2", "E")

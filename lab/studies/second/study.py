@@ -8,20 +8,28 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from base.intervals import half_interval, with_interval
-from base.table import NOT_RUN, Table, number
 from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_seeds
 from lab.studies.choice import stage_1
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from model.parameter_count import parameter_count
-from paper.drawing import drawn, name_points
-from paper.published import TABLE3
-from paper.records import Records, RunRecord
-from paper.rows import RowRuns, load
-from paper.tables.trend import DRAWS, LEVEL, Correlation, Differences, paired_differences, rank_correlation, redrawn
-from run.folder import model_config
+from vaswani.intervals import half_interval, with_interval
+from vaswani.model.parameter_count import parameter_count
+from vaswani.paper.drawing import drawn, name_points
+from vaswani.paper.published import TABLE3
+from vaswani.paper.records import Records, RunRecord
+from vaswani.paper.rows import RowRuns, load
+from vaswani.paper.tables.trend import (
+    DRAWS,
+    LEVEL,
+    Correlation,
+    Differences,
+    paired_differences,
+    rank_correlation,
+    redrawn,
+)
+from vaswani.run.folder import model_config
+from vaswani.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/second/design.py"
 NAMES = ("base", *(name for name in TABLE3 if name != "base"))

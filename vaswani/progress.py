@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from base.notes import is_library
-from base.numbers import counted
+from vaswani.notes import is_library
+from vaswani.numbers import counted
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from base.ids import PAD
+from vaswani.ids import PAD
 
 
 class Tokens(NamedTuple):

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import pytest
 
 import vaswani.__main__
-from infer.translate.__main__ import CHUNK, first_chunk
-from infer.translate.stream import Arriving, Columns, Lines, chunks, prompted, translate_stream, why_empty
-from infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 from tests import commands, tiny
 from tests.slow import slow_but
+from vaswani.infer.translate.__main__ import CHUNK, first_chunk
+from vaswani.infer.translate.stream import Arriving, Columns, Lines, chunks, prompted, translate_stream, why_empty
+from vaswani.infer.translate.translator import NOTHING, Hypothesis, Translation, Translator
 
 ROOT = Path(__file__).parent.parent.parent
 GUARD = '\nif __name__ == "__main__"'
@@ -93,7 +93,7 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
     """Of a command that prints more than a buffer, and that writes a file."""
     script = tmp_path / "command.py"
     script.write_text(
-        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom base.command import run\n"
+        "import errno, sys\nfrom pathlib import Path\nfrom absl import flags\nfrom vaswani.command import run\n"
         "def main(argv):\n    if argv[1:]:\n        raise OSError(errno.ENOSPC, 'No space left on device', argv[1])\n"
         "    for line in range(100_000):\n        print(line)\n"
         "run(main)\n"
@@ -141,7 +141,7 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
 def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
     script = tmp_path / "command.py"
     script.write_text(
-        f"from base.command import run\nfrom base.errors import UserError\ndef main(argv):\n    {body}\nrun(main)\n"
+        f"from vaswani.command import run\nfrom vaswani.errors import UserError\ndef main(argv):\n    {body}\nrun(main)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
@@ -252,7 +252,7 @@ def test_what_is_meant_for_a_closed_standard_error_goes_nowhere(tmp_path: Path) 
     """Not to standard output, nor into the next file that is opened."""
     script = tmp_path / "command.py"
     script.write_text(
-        "import os, sys\nfrom base.command import run\nfrom base.errors import UserError\n"
+        "import os, sys\nfrom vaswani.command import run\nfrom vaswani.errors import UserError\n"
         "def main(argv):\n    with open(argv[1], 'wb'):\n        os.write(2, b'of a library')\n"
         "    print('a result')\n    sys.stderr.isatty()\n"
         "    print('of a file in no encoding: \\udcff', file=sys.stderr)\n    raise UserError('a mistake')\n"
@@ -276,14 +276,14 @@ def test_an_older_python_is_told_which_one_is_needed(command: str) -> None:
     assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize("room", ["base", "vaswani", *ROOMS])
+@pytest.mark.parametrize("room", ["vaswani", *ROOMS])
 def test_what_an_older_python_reads_first_has_no_newer_syntax(room: str) -> None:
     ast.parse((ROOT / room / "__init__.py").read_text(), feature_version=(3, 8))
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
-    """Neither before `base.command.run` (of absl, by the command's first lines), nor while it works."""
+    """Neither before `vaswani.command.run` (of absl, by the command's first lines), nor while it works."""
     (tmp_path / "absl").mkdir()
     (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -294,7 +294,9 @@ def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> No
 
 def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
-    (tmp_path / "command.py").write_text("from base.command import run\ndef main(argv):\n    import late\nrun(main)\n")
+    (tmp_path / "command.py").write_text(
+        "from vaswani.command import run\ndef main(argv):\n    import late\nrun(main)\n"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, tmp_path / "command.py"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -343,7 +345,7 @@ def test_a_terminal_gets_a_prompt_for_each_line_and_no_progress(capsys: pytest.C
 
 
 def test_lines_of_a_pipe_are_translated_once_no_more_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infer.translate.stream._PATIENCE", 0.01)
+    monkeypatch.setattr("vaswani.infer.translate.stream._PATIENCE", 0.01)
     reading, writing = os.pipe()
     os.write(writing, b"one\ntwo\nth")
     found = chunks(Arriving(reading), 1_000)

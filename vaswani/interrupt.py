@@ -8,7 +8,7 @@ from types import FrameType
 def while_starting() -> None:
     """Has Ctrl-C end the process at once, without a traceback, if `python -m` is about to run a module of the caller.
 
-    `base.command.run` ends this. To be called by a package's `__init__`; an import in any other way changes nothing.
+    `vaswani.command.run` ends this. To be called by a package's `__init__`; an import in any other way changes nothing.
     """
     if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent  # the clone, or the package `vaswani` among the installed ones
+ROOT = Path(__file__).resolve().parent.parent  # the clone, or the folder of all installed packages
 
 
 def pip_install(extra: str) -> str:

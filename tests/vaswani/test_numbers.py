@@ -1,8 +1,8 @@
-"""base/numbers.py: a perplexity is exp of a loss, and no loss is too large for it; one line is no "1 lines"."""
+"""vaswani/numbers.py: a perplexity is exp of a loss, and no loss is too large for it; one line is no "1 lines"."""
 
 import math
 
-from base.numbers import counted, from_nll
+from vaswani.numbers import counted, from_nll
 
 
 def test_a_perplexity_is_infinite_where_it_is_larger_than_a_float() -> None:

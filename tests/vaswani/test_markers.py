@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from base.errors import UserError
-from base.markers import rewritten
+from vaswani.errors import UserError
+from vaswani.markers import rewritten
 
 
 def test_only_what_is_between_the_lines_changes(tmp_path: Path) -> None:

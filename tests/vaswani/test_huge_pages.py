@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from base import huge_pages
-from base.huge_pages import SETTING, TUNABLES
+from vaswani import huge_pages
+from vaswani.huge_pages import SETTING, TUNABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +68,7 @@ def test_a_training_starts_again_once(value: str | None, tmp_path: Path) -> None
     if not huge_pages._would_help({}, huge_pages._kernel_setting(), huge_pages._libc()):
         pytest.skip("this kernel gives huge pages to all or to none, or this is not glibc")
     show = "import os\nprint(os.getpid(), os.environ.get('GLIBC_TUNABLES'))\n"
-    (tmp_path / "config.py").write_text(f"{show}from configs.quickstart import get_config\n")
+    (tmp_path / "config.py").write_text(f"{show}from vaswani.configs.quickstart import get_config\n")
     environment = {name: text for name, text in os.environ.items() if name != TUNABLES}
     if value is not None:
         environment[TUNABLES] = value

@@ -2,8 +2,8 @@
 
 import pytest
 
-from base.keys import ELSEWHERE, flat, nearest, suggestion
-from configs.common import default
+from vaswani.configs.common import default
+from vaswani.keys import ELSEWHERE, flat, nearest, suggestion
 
 KEYS = [*flat(default().to_dict())]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from base import compiled
-from base.processors import cpus
+from vaswani import compiled
+from vaswani.processors import cpus
 
 ROOT = Path(__file__).parent.parent.parent
 NOBODY = 65534
-CHOICE = "import os; from base import compiled; compiled.keep(); print(os.environ.get(compiled.DIRECTORY))"
+CHOICE = "import os; from vaswani import compiled; compiled.keep(); print(os.environ.get(compiled.DIRECTORY))"
 PROGRAM = """
 import sys
 import numpy as np
-from base.command import run
+from vaswani.command import run
 
 X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) / 4096
 
@@ -282,7 +282,7 @@ def main(argv):
     from types import SimpleNamespace
     from unittest import mock
     import portpicker
-    from run.connect import connect
+    from vaswani.run.connect import connect
     address = f"localhost:{portpicker.pick_unused_port()}"
     with mock.patch("jax.process_count", lambda: 2):  # as if there were another
         connect(SimpleNamespace(coordinator=address, processes=1, process=0))

@@ -24,8 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from base.files import user_cache
-from base.processors import cpus
+from vaswani.files import user_cache
+from vaswani.processors import cpus
 
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"

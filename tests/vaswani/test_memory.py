@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from base import memory
+from vaswani import memory
 
-OWN = "from base import memory; print(memory.largest_resident())"
+OWN = "from vaswani import memory; print(memory.largest_resident())"
 BIG = 300 * 2**20
 
 
@@ -20,7 +20,7 @@ def test_it_is_not_that_of_the_process_that_started_this_one() -> None:
 
 
 def test_it_counts_what_was_used_and_freed() -> None:
-    code = f"from base import memory; x = b'x' * {BIG}; del x; print(memory.largest_resident())"
+    code = f"from vaswani import memory; x = b'x' * {BIG}; del x; print(memory.largest_resident())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert BIG < int(done.stdout) < 2 * BIG
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
-from base.files import open_regular, read_bytes
+from vaswani.errors import UserError
+from vaswani.files import open_regular, read_bytes
 
 Schema = Any
 WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits

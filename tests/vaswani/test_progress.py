@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from base.progress import Bar, Progress
-from tasks.loss import Loss
-from train.metrics import Reporter
-from train.step import Sums
+from vaswani.progress import Bar, Progress
+from vaswani.tasks.loss import Loss
+from vaswani.train.metrics import Reporter
+from vaswani.train.step import Sums
 
 
 class Terminal(io.StringIO):
@@ -105,7 +105,7 @@ def test_what_is_not_enabled_shows_nothing(terminal: Terminal) -> None:
 def test_a_log_gets_a_line_of_a_long_job_with_its_total(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("base.progress._SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("vaswani.progress._SECONDS_BETWEEN_LINES", -1.0)
     with Progress("scoring", "sentences", total=3, is_summarised=False) as progress:
         assert list(progress.count("abc")) == ["a", "b", "c"]
     lines = [re.sub(r"\d+\.\d s", "T", line) for line in capsys.readouterr().err.splitlines()]
@@ -122,7 +122,7 @@ def test_training_prints_its_records_above_the_bar(terminal: Terminal, tmp_path:
 
 
 def test_a_log_has_no_plural_of_one(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("base.progress._SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("vaswani.progress._SECONDS_BETWEEN_LINES", -1.0)
     for total in (None, 1, 2):
         with Progress("translating", "lines", total=total) as progress:
             progress.update(1)

@@ -1,4 +1,4 @@
-"""base/files.py: paths that users give, reading what is regular, and atomic writes."""
+"""vaswani/files.py: paths that users give, reading what is regular, and atomic writes."""
 
 import os
 import socket
@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from base.checked_json import read_json
-from base.errors import UserError
-from base.files import expanded, folder, folders, output_file, output_folder, read_bytes, sha256, write_json, write_text
+from vaswani.checked_json import read_json
+from vaswani.errors import UserError
+from vaswani.files import (
+    expanded,
+    folder,
+    folders,
+    output_file,
+    output_folder,
+    read_bytes,
+    sha256,
+    write_json,
+    write_text,
+)
 
 
 @pytest.mark.parametrize("url", ["gs://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
@@ -198,7 +208,7 @@ def test_a_pipe_is_written_while_it_is_read_and_refused_otherwise(tmp_path: Path
 def test_standard_output_is_added_to_wherever_it_goes(name: str, tmp_path: Path) -> None:
     code = f"""if True:
         from pathlib import Path
-        from base.files import output_file, write_text
+        from vaswani.files import output_file, write_text
         print("before")
         write_text(output_file("output", {name!r}), "written\\n")
         print("after")"""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
 _LONGEST_NAME = 255  # bytes

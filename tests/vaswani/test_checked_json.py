@@ -1,4 +1,4 @@
-"""base/checked_json.py: a fault in JSON is a one-line error that names the place in the file."""
+"""vaswani/checked_json.py: a fault in JSON is a one-line error that names the place in the file."""
 
 import io
 import json
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from base.checked_json import read_json, read_json_lines
-from base.errors import UserError
-from base.files import write_json
+from vaswani.checked_json import read_json, read_json_lines
+from vaswani.errors import UserError
+from vaswani.files import write_json
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
 
@@ -67,7 +67,7 @@ def test_lines_of_json_may_be_more_than_a_file_that_is_read_whole(
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n' * 100)
-    monkeypatch.setattr("base.files.LARGEST", 1000)
+    monkeypatch.setattr("vaswani.files.LARGEST", 1000)
     with pytest.raises(UserError, match="cannot be read"):
         read_json(path, dict)
     assert len(read_json_lines(path, {"step": int})) == 100
@@ -87,7 +87,7 @@ def test_a_line_that_is_still_being_written_ends_what_is_read(tmp_path: Path, mo
                     file.write('ep": 2}\n{"step": 3}\n')
             return line
 
-    monkeypatch.setattr("base.checked_json.open_regular", Growing)
+    monkeypatch.setattr("vaswani.checked_json.open_regular", Growing)
     assert read_json_lines(path, {"step": int}) == [{"step": 1}]
 
 

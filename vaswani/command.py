@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 
-from base import compiled, interrupt
-from base.errors import UserError, one_line, shown
-from base.keys import flat, namesake, nearest, suggestion
+from vaswani import compiled, interrupt
+from vaswani.errors import UserError, one_line, shown
+from vaswani.keys import flat, namesake, nearest, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -35,11 +35,10 @@ _LESS = (
     "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
     "validation and scoring read a line whole: leave out the longest, or break it"
 )
-_ROOT = Path(__file__).parent.parent  # --help lists the flags of the packages in it, and not those of libraries
 _GROUPS = {  # what --help writes above the flags of a file that several commands share
-    "infer.options": "The run and its decoding",
-    "run.changes": "The run and its decoding",
-    "run.connect": "Several processes",
+    "vaswani.infer.options": "The run and its decoding",
+    "vaswani.run.changes": "The run and its decoding",
+    "vaswani.run.connect": "Several processes",
 }
 _SINGLE = ("string", "string enum", "comma separated list of strings")  # absl's names of flags that have one value
 _WIDTH = 100  # characters of a line of --help
@@ -290,8 +289,10 @@ def _listed_flags() -> str:
 
 
 def _is_ours(module: str) -> bool:
-    """Returns whether a module is of this repository, not of a library."""
-    return (_ROOT / module.partition(".")[0]).is_dir()
+    """Returns whether a module is of this project, or of the package whose command runs, and not of a library."""
+    command = sys.modules["__main__"].__spec__
+    packages = ("vaswani", command.name.partition(".")[0] if command else "")
+    return module.partition(".")[0] in packages
 
 
 def _described(flag: flags.Flag) -> str:
@@ -373,7 +374,7 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
 
 def _near_config(file: str) -> str:
     """Returns "; did you mean ...?" with the file of configs/ that has nearly this name; "" if there is none."""
-    names = [path.stem for path in (Path(__file__).parents[1] / "configs").glob("[a-z]*.py")]
+    names = [path.stem for path in (Path(__file__).parent / "configs").glob("[a-z]*.py")]
     near = get_close_matches(Path(file).stem, names, n=1, cutoff=0.75)  # high: it may be a file of the user's own
     return f"; did you mean configs/{near[0]}.py?" if near else ""
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from base.errors import UserError
+from vaswani.errors import UserError
 
 
 def rewritten(path: Path, begin: str, end: str, text: str) -> str:
