@@ -19,7 +19,7 @@ from vaswani.data.imported import open_tokenizer
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import folder, folders
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
 from vaswani.notes import is_library
 from vaswani.run.averaging import check_began, load_choice, named_steps
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
     workdir: Path
     config: ConfigDict
-    model_config: ModelConfig
+    model_config: Any  # a `ModelConfig`, or of recurrent networks a `RecurrentConfig`
     text: Tokenizer | None  # None for a model of images
     params: Any
     step: int
@@ -87,19 +87,23 @@ def open_run(
     return Run(workdir, config, model, text, params, steps[-1], tuple(steps))
 
 
-def _for_this_device(model: ModelConfig) -> ModelConfig:
+def _for_this_device(model: CommonConfig) -> CommonConfig:
     """Returns the model, with the einsum, which computes the same, instead of a kernel for another kind of device."""
     platform = compiled_for()
-    if PLATFORMS.get(model.attention_impl, platform) == platform:
+    if not isinstance(model, ModelConfig) or PLATFORMS.get(model.attention_impl, platform) == platform:
         return model
     return replace(model, attention_impl="einsum")
 
 
-def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any, checkpoint: str) -> None:
+def _check_model(task: Task, config: ConfigDict, model: CommonConfig, params: Any, checkpoint: str) -> None:
     """Raises a `UserError` unless the parameters have the names and shapes of the config's model."""
-    one_layer = replace(model, N=1, scan_layers=False)  # all layers are alike, and one is traced sooner
+    # All layers are alike, and one is traced sooner.
+    one_layer = replace(model, N=1)
+    own_layers = model.N
+    if isinstance(one_layer, ModelConfig):
+        one_layer = replace(one_layer, scan_layers=False)
+        own_layers = 1 if one_layer.share_layers else own_layers
     expected_shapes = _named_shapes(task, config.to_json(), one_layer)
-    own_layers = 1 if model.share_layers else model.N
     count = 0
     for name, shape in expected_shapes.items():
         copies = own_layers if "layer_0" in name else 1
@@ -119,7 +123,7 @@ def _check_model(task: Task, config: ConfigDict, model: ModelConfig, params: Any
 
 
 @lru_cache
-def _named_shapes(task: Task, config: str, model: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _named_shapes(task: Task, config: str, model: CommonConfig) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a model's parameters; the config is JSON, so that the runs of an ensemble share them."""
     objective = task.objective(ConfigDict(json.loads(config)), model)
     return named_shapes(jax.eval_shape(objective.init, jax.random.key(0)))
@@ -178,7 +182,7 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     return config.data[name]
 
 
-def as_one(runs: Sequence[Run]) -> tuple[ModelConfig | tuple[ModelConfig, ...], Any]:
+def as_one(runs: Sequence[Run]) -> tuple[CommonConfig | tuple[CommonConfig, ...], Any]:
     """Returns the config and the parameters of a run; of several those of their ensemble, as tuples."""
     if len(runs) == 1:
         return runs[0].model_config, runs[0].params

@@ -1,6 +1,7 @@
 """The model's sizes and variants, named as in the paper."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from vaswani.model.mixers import MIXERS
 from vaswani.model.positions import KINDS, NoPositions
@@ -17,8 +18,6 @@ ATTENTION_IMPLS = ("einsum", "chunked", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 SCORES = ("dot", "additive")
 PREFIXES = ("none", "full", "causal")
-RECURRENT = ("none", "fixed", "additive", "dot")
-CELLS = ("lstm", "gru")
 PARAMETRISATIONS = ("standard", "mup")
 
 # Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
@@ -52,8 +51,6 @@ CHOICES = {
     "mixer": tuple(MIXERS),
     "scores": SCORES,
     "prefix": PREFIXES,
-    "recurrent": RECURRENT,
-    "cell": CELLS,
     "parametrisation": PARAMETRISATIONS,
 }
 # The fields that muP (train/mup.py) depends on, and the values that it is derived for.
@@ -67,34 +64,12 @@ MUP = {
     "mixer": ("attention",),
     "positions": ("sinusoidal", "rope", "alibi", "none"),
     "prefix": ("none",),
-    "recurrent": ("none",),
 }
-# Fields of Transformers alone: recurrent translators refuse any value but the default. Sizes, like h, are not checked.
-NOT_RECURRENT = (
-    "P_drop_attention",
-    "P_drop_relu",
-    "norm",
-    "norm_kind",
-    "norm_epsilon",
-    "activation",
-    "biases",
-    "feed_forward_biases",
-    "scores",
-    "scale_attention",
-    "softmax_one",
-    "qk_norm",
-    "remat",
-    "attention_impl",
-    "scan_layers",
-    "share_layers",
-    "mixer",
-    "prefix",
-)
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """Sizes and variants of one Transformer; the defaults are the paper's base model (section 3, Table 3).
+class CommonConfig:
+    """What every model has, Transformers (`ModelConfig`) and recurrent networks alike: layers, embeddings, softmax.
 
     configs/common.py explains what each field does and where it comes from.
 
@@ -105,11 +80,60 @@ class ModelConfig:
     vocab_size: int
     N: int = 6
     d_model: int = 512
+    P_drop: float = 0.1
+    output_bias: bool = False
+    scale_embeddings: bool = True
+    scale_logits: bool = False
+    tie_embeddings: bool = True
+    dtype: str = "float32"
+    dropout_bits: str = "threefry"
+
+    def __post_init__(self) -> None:
+        for field, value in vars(self).items():
+            if field in SIZES:
+                _check_size(field, value)
+            if field in RATES and not 0.0 <= value < 1.0:
+                raise ValueError(f"model.{field} is {value}; it must be at least 0 and below 1")
+            if field in CHOICES:
+                check_choice(field, value, CHOICES[field])
+
+    @property
+    def encoding(self) -> NoPositions:
+        """The positional encoding: none, unless a model has one."""
+        return NoPositions()
+
+    @property
+    def base_width(self) -> int:
+        """The d_model at which this model has the rates of the standard parametrisation."""
+        return self.d_model
+
+
+def _check_size(field: str, size: int) -> None:
+    most = LARGEST.get(field, WIDEST)
+    if size < 1:
+        raise ValueError(f"model.{field} is {size}; it must be at least 1")
+    if size > most:
+        raise ValueError(f"model.{field} is {size}; it must be at most {most:,}")
+
+
+def check_choice(field: str, choice: str, allowed: Iterable[str]) -> None:
+    """Raises a `ValueError` unless the value of a field is one of those allowed."""
+    if choice not in allowed:
+        raise ValueError(f"model.{field} is {choice!r}; it must be one of {', '.join(allowed)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(CommonConfig):
+    """Sizes and variants of one Transformer; the defaults are the paper's base model (section 3, Table 3).
+
+    Raises:
+      ValueError: a field is out of its range, or two do not go together.
+    """
+
     d_ff: int = 2048
     h: int = 8
     d_k: int = 64
     d_v: int = 64
-    P_drop: float = 0.1
     P_drop_attention: float = 0.0
     P_drop_relu: float = 0.0
     positions: str = "sinusoidal"
@@ -125,13 +149,7 @@ class ModelConfig:
     scale_attention: bool = True
     softmax_one: bool = False
     qk_norm: bool = False
-    output_bias: bool = False
-    scale_embeddings: bool = True
-    scale_logits: bool = False
-    tie_embeddings: bool = True
-    dtype: str = "float32"
     remat: str = "none"
-    dropout_bits: str = "threefry"
     attention_impl: str = "einsum"
     scan_layers: bool = False
     share_layers: bool = False
@@ -139,28 +157,11 @@ class ModelConfig:
     neighbours: int = 15
     kernel_width: int = 3
     prefix: str = "none"
-    recurrent: str = "none"
-    cell: str = "lstm"
     parametrisation: str = "standard"
     mup_width: int = 128
 
     def __post_init__(self) -> None:
-        # Each field by itself: sizes, rates, choices.
-        for field in SIZES:
-            size = getattr(self, field)
-            most = LARGEST.get(field, WIDEST)
-            if size < 1:
-                raise ValueError(f"model.{field} is {size}; it must be at least 1")
-            if size > most:
-                raise ValueError(f"model.{field} is {size}; it must be at most {most:,}")
-        for field in RATES:
-            rate = getattr(self, field)
-            if not 0.0 <= rate < 1.0:
-                raise ValueError(f"model.{field} is {rate}; it must be at least 0 and below 1")
-        for field, allowed in CHOICES.items():
-            choice = getattr(self, field)
-            if choice not in allowed:
-                raise ValueError(f"model.{field} is {choice!r}; it must be one of {', '.join(allowed)}")
+        super().__post_init__()
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         # Then what does not go together.
@@ -169,17 +170,11 @@ class ModelConfig:
         self._check_mixer()
         self._check_scores()
         self._check_prefix()
-        self._check_recurrent()
         self._check_mup()
 
     @property
-    def directions(self) -> int:
-        """In how many directions a recurrent translator reads the source: both if it attends to it."""
-        return 1 if self.recurrent == "fixed" else 2
-
-    @property
     def base_width(self) -> int:
-        """The d_model at which this model has the rates of the standard parametrisation."""
+        """The d_model at which this model has the rates of the standard parametrisation: with muP, its own."""
         return self.mup_width if self.parametrisation == "mup" else self.d_model
 
     @property
@@ -225,21 +220,6 @@ class ModelConfig:
                 f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
                 "and model.positions other than learned"
             )
-
-    def _check_recurrent(self) -> None:
-        """Rejects options that a recurrent translator would ignore."""
-        if self.recurrent == "none":
-            return
-        recurrent = f"model.recurrent={self.recurrent!r}"
-        for field in NOT_RECURRENT:
-            value = getattr(self, field)
-            default = getattr(ModelConfig, field)
-            if value != default:
-                raise ValueError(f"{recurrent} does not use model.{field}, which is {value!r}; leave it {default!r}")
-        if self.positions != "none":
-            raise ValueError(f"{recurrent} has no positions; set model.positions=none, not {self.positions!r}")
-        if self.d_model % self.directions:
-            raise ValueError(f"{recurrent} needs an even model.d_model, half for each direction; {self.d_model} is odd")
 
     def _check_mup(self) -> None:
         """Rejects what muP is not derived for."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.model.noise import Noise, dropout
 from vaswani.model.rows import by_rows
 
@@ -18,7 +18,7 @@ class Embedding(NamedTuple):
     `embeddings`, in its `setup`.
     """
 
-    config: ModelConfig
+    config: CommonConfig
     embed_vd: Float[Array, "v d"]
     positions_ld: Float[Array, "l d"] | None = None  # where positions are learned; longer rows are refused by `Stack`
     softmax_vd: Float[Array, "v d"] | None = None

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from vaswani.model.config import DROPOUT_BITS, ModelConfig
+from vaswani.model.config import DROPOUT_BITS, CommonConfig
 
 WORD = 2**32
 
@@ -33,7 +33,7 @@ class Noise(struct.PyTreeNode):
     bits: str = struct.field(pytree_node=False, default="threefry")
 
     @classmethod
-    def of(cls, config: ModelConfig, key: PRNGKeyArray, rows_b: Int[Array, " b"]) -> "Noise":
+    def of(cls, config: CommonConfig, key: PRNGKeyArray, rows_b: Int[Array, " b"]) -> "Noise":
         """Returns the noise of a model of this config."""
         return cls(key, rows_b, config.dropout_bits)
 

@@ -17,7 +17,8 @@ With attention, what is multiplied by the softmax's matrix is tanh(W [s; context
 Flax's, whose GRU resets after the product with its matrix, as cuDNN's and PyTorch's do.
 """
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from vaswani.ids import BOS
 from vaswani.model.attention import additive_scores, attention, dot_products
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import SIZES, CommonConfig, ModelConfig, check_choice
 from vaswani.model.decoding import take_beams, translation_limits
 from vaswani.model.embed import embeddings, logits_of
 from vaswani.model.masks import NO_SEGMENT, Mask
@@ -38,9 +39,59 @@ from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
+RECURRENT = ("fixed", "additive", "dot")
 CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 State = Any  # of a layer: the GRU's output, or the LSTM's cell and output; in float32
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentConfig(CommonConfig):
+    """Sizes and variants of one recurrent translator.
+
+    Raises:
+      ValueError: a field is out of its range, or the width cannot be halved.
+    """
+
+    recurrent: str = dataclasses.field(kw_only=True)
+    cell: str = "lstm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("recurrent", self.recurrent, RECURRENT)
+        check_choice("cell", self.cell, CELLS)
+        if self.d_model % self.directions:
+            raise ValueError(
+                f"model.recurrent={self.recurrent!r} needs an even model.d_model, half for each direction; "
+                f"{self.d_model} is odd"
+            )
+
+    @classmethod
+    def of(cls, vocab_size: int, keys: Mapping[str, Any]) -> "RecurrentConfig":
+        """Makes the config of `config.model`, whose keys are those of every model.
+
+        Raises:
+          ValueError: a key is set that this model would ignore. Sizes, like h, have no value that is off: any will do.
+        """
+        recurrent = f"model.recurrent={keys['recurrent']!r}"
+        names = [field.name for field in dataclasses.fields(cls)]
+        own = {}
+        for key, value in keys.items():
+            if key in names:
+                own[key] = value
+            elif key == "positions":
+                if value != "none":
+                    raise ValueError(f"{recurrent} has no positions; set model.positions=none, not {value!r}")
+            elif key not in SIZES:
+                off = getattr(ModelConfig, key)
+                if value != off:
+                    raise ValueError(f"{recurrent} does not use model.{key}, which is {value!r}; leave it {off!r}")
+        return cls(vocab_size, **own)
+
+    @property
+    def directions(self) -> int:
+        """In how many directions the source is read: both if the decoder attends to it."""
+        return 1 if self.recurrent == "fixed" else 2
 
 
 class Memory(NamedTuple):
@@ -73,7 +124,7 @@ class EncoderLayer(nn.Module):
     The state begins at 0 in every sentence, so that neither padding nor other sentences of the row change anything.
     """
 
-    config: ModelConfig
+    config: RecurrentConfig
 
     def setup(self) -> None:
         width = self.config.d_model // self.config.directions
@@ -109,7 +160,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """The layers of the encoder, one on the other."""
 
-    config: ModelConfig
+    config: RecurrentConfig
 
     def setup(self) -> None:
         self.layer = [EncoderLayer(self.config) for _ in range(self.config.N)]
@@ -146,7 +197,7 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """One step of the decoder."""
 
-    config: ModelConfig
+    config: RecurrentConfig
 
     def setup(self) -> None:
         c = self.config
@@ -208,7 +259,7 @@ class RecurrentTranslator(nn.Module):
     Passing `noise` turns dropout on: of embeddings, and of every layer's output (Zaremba et al. 2014).
     """
 
-    config: ModelConfig
+    config: RecurrentConfig
 
     def setup(self) -> None:
         c = self.config
@@ -335,13 +386,13 @@ def at(state: State, index_bt: Int[Array, "b t"]) -> State:
     return jax.tree.map(lambda x_bse: jnp.take_along_axis(x_bse, index_bt[..., None], axis=1), state)
 
 
-def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
+def init_params(config: RecurrentConfig, key: PRNGKeyArray) -> dict:
     """Returns new float32 parameters: Flax's initial cells, embeddings N(0, 1/d_model) as in `model.transformer`."""
     token = Tokens.of(jnp.ones((1, 1), jnp.int32))
     return jax.jit(RecurrentTranslator(config).init)(key, token, token)["params"]
 
 
-def _cell(config: ModelConfig, width: int) -> Any:
+def _cell(config: RecurrentConfig, width: int) -> Any:
     return CELLS[config.cell](width, dtype=config.dtype)
 
 

@@ -18,6 +18,7 @@ from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat
 from vaswani.model.config import ModelConfig
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.processors import cpus, described
 from vaswani.run.config import read_config
 from vaswani.run.distributed import is_main
@@ -46,10 +47,18 @@ _ROOT = Path(__file__).resolve().parent.parent  # the clone, or `vaswani` where 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 
-def model_config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
-    """Returns `config.model` as the model's own frozen type; its `ValueError`s become `UserError`s."""
+def model_config(cfg: ConfigDict, vocab_size: int) -> Any:
+    """Returns `config.model` as the model's own frozen type, `ModelConfig` or of recurrent networks `RecurrentConfig`.
+
+    Raises:
+      UserError: the model's `ValueError`.
+    """
+    keys = cfg.model.to_dict()
     try:
-        return ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict())
+        if cfg.model.recurrent != "none":
+            return RecurrentConfig.of(vocab_size, keys)
+        del keys["recurrent"], keys["cell"]
+        return ModelConfig(vocab_size, **keys)
     except ValueError as error:
         raise UserError(f"config: {error}") from error
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.model.translation import translation_model
 from vaswani.search.state import Model
 
@@ -76,7 +76,7 @@ def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
     return jnp.mean(jnp.stack(log_probs), axis=0)
 
 
-def model_or_ensemble(config: ModelConfig | tuple[ModelConfig, ...]) -> Any:
+def model_or_ensemble(config: CommonConfig | tuple[CommonConfig, ...]) -> Any:
     """Returns the model of a config; of several, their ensemble."""
     if isinstance(config, tuple):
         return Ensemble(tuple(map(translation_model, config)))

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ml_collections import ConfigDict
 
 from vaswani.data.pipeline import OnePass, State
-from vaswani.model.config import ModelConfig
 from vaswani.model.noise import Noise
 from vaswani.tasks.loss import Loss, softmax_cross_entropy
 from vaswani.tokens import Tokens
@@ -106,8 +105,8 @@ class Task(NamedTuple):
       images: whether the model reads images, so that there is no tokenizer.
     """
 
-    config: Callable[[ConfigDict, int], ModelConfig]
-    objective: Callable[[ConfigDict, ModelConfig], Objective]
+    config: Callable[[ConfigDict, int], Any]
+    objective: Callable[[ConfigDict, Any], Objective]
     data: Callable[[ConfigDict, Path, Mesh], Data]
     evaluation: Evaluation | None = None
     images: bool = False

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.model.translation import init_params, translation_model
 from vaswani.run.folder import model_config
 from vaswani.tasks import texts
@@ -19,12 +19,12 @@ def make_example(batch: Batch) -> Example:
     return Example((batch.source, batch.target), jnp.asarray(batch.labels_bt), is_token_bt)
 
 
-def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
+def objective(config: CommonConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's model, or of another that `config` names (`model.translation`)."""
     return Objective(translation_model(config), partial(init_params, config), make_example, eps_ls, chunk)
 
 
-def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
+def _objective(cfg: ConfigDict, config: CommonConfig) -> Objective:
     return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
 
 

@@ -263,7 +263,7 @@ def run_config(folder: Path, vocab_size: int = 320) -> ConfigDict:
 def run_params(vocab_size: int, cfg: ConfigDict, step: int) -> Any:
     """Returns the parameters of checkpoint `step`: the same initial ones, with a small change for each step."""
     rng = np.random.default_rng(step)
-    fresh = _fresh(ModelConfig(vocab_size=vocab_size, **cfg.model.to_dict()))
+    fresh = _fresh(model_config(cfg, vocab_size))
     return jax.tree.map(lambda leaf: leaf + rng.normal(scale=0.02, size=leaf.shape).astype(np.float32), fresh)
 
 

@@ -11,7 +11,7 @@ import jax
 from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.processors import described
 from vaswani.run.folder import cpu_model
 from vaswani.train.step import CompilerOptions
@@ -48,7 +48,7 @@ def compiler_options(amx: bool) -> CompilerOptions | None:
     return OPTIONS
 
 
-def trained(cfg: ConfigDict, config: ModelConfig) -> ModelConfig:
+def trained(cfg: ConfigDict, config: CommonConfig) -> CommonConfig:
     """Returns the config that training computes with: with `cfg.amx`, that of the same model in bfloat16."""
     return dataclasses.replace(config, dtype=DTYPE) if cfg.amx else config
 

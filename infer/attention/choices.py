@@ -13,7 +13,7 @@ from vaswani.ids import BOS, EOS
 from vaswani.infer.attention.maps import AttentionMap, output_ids, padded_row
 from vaswani.infer.attention.page import Choice
 from vaswani.infer.runs import Run
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.model.translation import translation_model
 from vaswani.tokens import Tokens
 
@@ -21,7 +21,7 @@ ALTERNATIVES = 5
 
 
 def translation_choices(
-    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
+    config: CommonConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
 ) -> tuple[list[Choice], float]:
     """Returns the choice at each subword of `target` and at the EOS after it, and the sum of their log p (natural).
 

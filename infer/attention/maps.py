@@ -22,10 +22,11 @@ from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.attention.page import Kind
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.texts.blanks import BLANK, masked
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
 from vaswani.model.mixers import MIXERS
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.translation import translation_model
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tokens import Tokens
@@ -68,7 +69,7 @@ def run_maps(run: Run, source: str, target: str | None) -> tuple[str, dict[str, 
 
 
 def attention_maps(
-    config: ModelConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
+    config: CommonConfig, params: Any, tokenizer: Tokenizer, source: str, target: str | Sequence[int]
 ) -> dict[str, AttentionMap]:
     """Returns the attention of every layer and head, by kind, with `target` as the translation (teacher forcing).
 
@@ -90,14 +91,15 @@ def attention_maps(
     source_pieces = tokenizer.pieces(source_ids)
     input_pieces = tokenizer.pieces(input_ids)
     predicted = tokenizer.pieces(predicted_ids)
+    if isinstance(config, RecurrentConfig):
+        return {"cross": _without_padding(predicted, source_pieces, maps["cross"], t_places, s_places)}
+    assert isinstance(config, ModelConfig)
     if config.prefix != "none":
         start = maps["decoder"].shape[-1] - _width(config, input_ids)  # of the target, in the decoder's one row
         places = np.concatenate([s_places, start + t_places])
         queries = source_pieces + predicted
         keys = source_pieces + input_pieces
         return {"decoder": _without_padding(queries, keys, maps["decoder"], places, places)}
-    if config.recurrent != "none":
-        return {"cross": _without_padding(predicted, source_pieces, maps["cross"], t_places, s_places)}
     return {
         "encoder": _without_padding(source_pieces, source_pieces, maps["encoder"], s_places, s_places),
         "decoder": _without_padding(predicted, input_pieces, maps["decoder"], t_places, t_places),
@@ -130,7 +132,9 @@ def text_maps(model: LanguageModel | MaskedLM, params: Any, tokenizer: Tokenizer
     return {kind: _without_padding(queries, keys, weights_nhtt, places, places)}
 
 
-def _weights(config: ModelConfig, model: Any, params: Any, *rows: list[int]) -> dict[str, Float[np.ndarray, "n h t s"]]:
+def _weights(
+    config: CommonConfig, model: Any, params: Any, *rows: list[int]
+) -> dict[str, Float[np.ndarray, "n h t s"]]:
     """Returns the weights of each kind, those of padding among them."""
     require_weights(config)
     sides = [padded_row(config, row) for row in rows]
@@ -154,13 +158,13 @@ def titled(maps: Mapping[str, AttentionMap]) -> dict[str, Kind]:
     return {kind: (TITLES[kind], *attention) for kind, attention in maps.items()}
 
 
-def padded_row(config: ModelConfig, row: list[int]) -> Int[np.ndarray, "1 _"]:
+def padded_row(config: CommonConfig, row: list[int]) -> Int[np.ndarray, "1 _"]:
     """Returns a batch of one row of ids, padded so that few widths are compiled."""
     padding = [PAD] * (_width(config, row) - len(row))
     return np.array([row + padding], np.int32)
 
 
-def _width(config: ModelConfig, row: list[int]) -> int:
+def _width(config: CommonConfig, row: list[int]) -> int:
     if config.encoding.limit:  # padding could exceed it
         return len(row)
     return math.ceil(len(row) / WIDTH) * WIDTH
@@ -181,12 +185,15 @@ def compiled_maps(model: Any) -> Any:
     )
 
 
-def require_weights(config: ModelConfig) -> None:
+def require_weights(config: CommonConfig) -> None:
     """Raises a `UserError` if the model's mixer, or a recurrent translator, has no attention weights."""
-    if config.recurrent == "fixed":
-        raise UserError(
-            "model.recurrent of this run is 'fixed', which has no attention weights; additive and dot have them"
-        )
+    if isinstance(config, RecurrentConfig):
+        if config.recurrent == "fixed":
+            raise UserError(
+                "model.recurrent of this run is 'fixed', which has no attention weights; additive and dot have them"
+            )
+        return
+    assert isinstance(config, ModelConfig)
     if not MIXERS[config.mixer].weights:
         having = ", ".join(name for name, can in MIXERS.items() if can.weights)
         raise UserError(

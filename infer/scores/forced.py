@@ -12,7 +12,7 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.infer.runs import user_error_if_too_long
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.progress import Progress
 from vaswani.run.distributed import is_main
 from vaswani.run.sharding import data_mesh, fetch, place_params, row_parts, shard_rows
@@ -67,7 +67,7 @@ def forced_batches(
 
 
 def check_lengths(
-    configs: Sequence[ModelConfig], tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str]
+    configs: Sequence[CommonConfig], tokenizer: Tokenizer, sources: Sequence[str], targets: Sequence[str]
 ) -> None:
     """Raises a `UserError` that names the first pair of lines for which there are too few learned positions."""
     limit = _limit(configs)
@@ -82,14 +82,14 @@ def check_lengths(
             )
 
 
-def _limit(configs: Sequence[ModelConfig]) -> int | None:
+def _limit(configs: Sequence[CommonConfig]) -> int | None:
     """Returns the learned positions that all of the models have; None if they have no such limit."""
     return min((config.encoding.limit for config in configs if config.encoding.limit), default=None)
 
 
 def line_sums(
     of_tokens: Callable[..., jax.Array],
-    config: ModelConfig | tuple[ModelConfig, ...],
+    config: CommonConfig | tuple[CommonConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     sources: Sequence[str],

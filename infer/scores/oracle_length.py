@@ -11,12 +11,12 @@ from typing import Any
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.infer.scores.bleu import Score
 from vaswani.infer.scores.forced import line_sums
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.search.scoring import forced_errors
 
 
 def exact_match(
-    config: ModelConfig | tuple[ModelConfig, ...],
+    config: CommonConfig | tuple[CommonConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     sources: Sequence[str],

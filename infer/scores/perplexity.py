@@ -6,7 +6,7 @@ from typing import Any
 
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.infer.scores.forced import line_sums
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.numbers import from_nll
 from vaswani.search.scoring import forced_log_probs
 
@@ -15,7 +15,7 @@ line_log_probs = partial(line_sums, forced_log_probs)
 
 
 def perplexity(
-    config: ModelConfig | tuple[ModelConfig, ...],
+    config: CommonConfig | tuple[CommonConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     sources: Sequence[str],

@@ -25,7 +25,7 @@ from vaswani.infer.attention.page import labels
 from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.stream import chunks
 from vaswani.infer.translate.translator import row_lengths, search_of
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.search import state as states
 from vaswani.search.beam import Extensions, consider, length_penalty
 from vaswani.search.ensemble import model_or_ensemble
@@ -100,7 +100,7 @@ class BeamTree(NamedTuple):
 
 
 def beam_tree(
-    model_config: ModelConfig | tuple[ModelConfig, ...],
+    model_config: CommonConfig | tuple[CommonConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     decoding: Decoding,
@@ -227,7 +227,7 @@ def _rank(steps: list[list[Node]], ends: dict[Ids, tuple[int, int]], returned: H
 
 def explained(
     source: Iterable[bytes],
-    model_config: ModelConfig | tuple[ModelConfig, ...],
+    model_config: CommonConfig | tuple[CommonConfig, ...],
     params: Any,
     tokenizer: Tokenizer,
     decoding: Decoding,

@@ -26,7 +26,7 @@ from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
 from vaswani.infer.translate.options import FULL_BATCH, Decoding, chosen
 from vaswani.infer.translate.stages import find
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import CommonConfig
 from vaswani.notes import note
 from vaswani.numbers import counted
 from vaswani.run.sharding import data_mesh, place_params, row_parts, shard_rows
@@ -82,7 +82,7 @@ class _Row(NamedTuple):
 NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 
-def row_lengths(configs: Sequence[ModelConfig], max_input: int = MAX_INPUT) -> list[int]:
+def row_lengths(configs: Sequence[CommonConfig], max_input: int = MAX_INPUT) -> list[int]:
     """Returns the lengths of rows, shortest first; the last is the most that `max_input` and every model allow."""
     limits = [config.encoding.limit or max_input for config in configs]
     longest = min(max_input, *limits)
@@ -108,7 +108,7 @@ class Translator:
 
     def __init__(
         self,
-        model_config: ModelConfig | tuple[ModelConfig, ...],
+        model_config: CommonConfig | tuple[CommonConfig, ...],
         tokenizer: Tokenizer,
         decoding: Decoding,
         *,

@@ -32,6 +32,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.translator import translate_one
 from vaswani.model import language_model, masked_lm, prefix_lm, recurrent_translator
 from vaswani.model.config import ModelConfig
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.translation import translation_model
 from vaswani.tokens import Tokens
 
@@ -112,7 +113,7 @@ def test_an_encoder_sees_the_whole_text_and_a_blank_where_it_fills_one(run: Run,
 
 def recurrent(run: Run, kind: str) -> Run:
     """The run as it would be of recurrent networks, with new parameters."""
-    config = dataclasses.replace(run.model_config, recurrent=kind, positions="none", N=1)
+    config = RecurrentConfig(run.model_config.vocab_size, N=1, d_model=16, recurrent=kind)
     cfg = run.config.copy_and_resolve_references()
     cfg.task = "recurrent_translation"
     params = recurrent_translator.init_params(config, jax.random.key(1))

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from tests import tiny
 from vaswani.configs.common import default
@@ -17,13 +18,13 @@ from vaswani.errors import UserError
 from vaswani.infer.options import _check_no_file
 from vaswani.infer.runs import open_run
 from vaswani.keys import flat
-from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
 from vaswani.model.transformer import init_params
 from vaswani.run import averaging
 from vaswani.run.averaging import list_checkpoints, named_steps
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.config import ADDED, read_config
+from vaswani.run.folder import model_config
 from vaswani.run.parameters import count_parameters, params_sha256
 
 OLDEST_KEYS = 85  # keys of the oldest runs that can be opened
@@ -59,7 +60,7 @@ def test_a_run_whose_layers_share_their_parameters_is_opened(
     config = json.loads((shared / "config.json").read_text())
     config["model"] |= {"N": 3, "share_layers": True}
     (shared / "config.json").write_text(json.dumps(config))
-    params = init_params(ModelConfig(320, **config["model"]), jax.random.key(0))
+    params = init_params(model_config(ConfigDict(config), 320), jax.random.key(0))
     monkeypatch.setattr("vaswani.infer.runs.load_choice", lambda *_: ([4], params))
     assert open_run(shared, accept_changes=True).params is params
 

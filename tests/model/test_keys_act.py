@@ -26,9 +26,10 @@ from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
 from vaswani.errors import UserError
 from vaswani.ids import EOS
-from vaswani.model.config import ATTENTION_IMPLS, CELLS, POSITIONS, RECURRENT, ModelConfig
+from vaswani.model.config import ATTENTION_IMPLS, POSITIONS, CommonConfig
 from vaswani.model.mixers import MIXERS, kernels
 from vaswani.model.noise import Noise
+from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig
 from vaswani.run.folder import model_config
 from vaswani.tasks import MODULES, task_of
 from vaswani.tasks.task import Objective
@@ -95,7 +96,7 @@ COMBINATIONS: dict[str, list[dict[str, Any]]] = {
     "translation": [*POSITIONED, *INSIDE[1:], {"parametrisation": "mup", "tie_embeddings": False}],
     "prefix_lm": [{"prefix": "full"} | changes for changes in (*POSITIONED, *INSIDE[1:])],
     "recurrent_translation": [
-        {"positions": "none", "cell": cell, "recurrent": kind} for cell in CELLS for kind in RECURRENT[1:]
+        {"positions": "none", "cell": cell, "recurrent": kind} for cell in CELLS for kind in RECURRENT
     ],
     "masked_lm": [*POSITIONED, *INSIDE[1:]],
     "classification": [POSITIONED[0], *INSIDE[1:]],
@@ -103,16 +104,17 @@ COMBINATIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def without_a_use(task: str, config: ModelConfig) -> set[str]:
+def without_a_use(task: str, config: CommonConfig) -> set[str]:
     """The keys that are accepted though they change nothing, because no value of theirs is off.
 
     They are the sizes of what a model has not; and the scale of embeddings that only a layer norm reads.
     """
+    if isinstance(config, RecurrentConfig):
+        return {*SIZES, "neighbours", "kernel_width", "mup_width"} - {"N", "d_model"}
     adds_positions = config.positions in ("sinusoidal", "learned")
-    attends = config.recurrent == "none" and (task == "translation" or config.mixer not in ("recurrent", "convolution"))
+    attends = task == "translation" or config.mixer not in ("recurrent", "convolution")
     uses = {
         ("h", "d_k", "d_v"): attends,
-        ("d_ff",): config.recurrent == "none",
         ("neighbours",): config.mixer in ("restricted", "strided"),
         ("kernel_width",): config.mixer == "convolution",
         ("max_positions",): config.positions == "learned",
@@ -211,8 +213,8 @@ def test_denoising_is_translation_to_the_model():
             assert refusal("denoising", other) == (said and said.replace("task translation", "task denoising"))
 
 
-class Noting(ModelConfig):
-    """A config that notes which of its keys are read; as a key of jax's caches it is equal to itself alone."""
+class Noting:
+    """Has a config note which of its keys are read; as a key of jax's caches it is equal to itself alone."""
 
     READ: ClassVar[set[str]] = set()
     __hash__ = object.__hash__
@@ -231,7 +233,8 @@ def test_a_key_that_a_model_does_not_read_is_refused():
         cfg = config_of(task, changes | {"N": 1})
         config = task_of(task).config(cfg, VOCABULARY)
         shapes = shapes_of(task_of(task).objective(cfg, config))
-        noting = task_of(task).objective(cfg, Noting(**dataclasses.asdict(config)))
+        kind = type("Noting", (Noting, type(config)), {})
+        noting = task_of(task).objective(cfg, kind(**dataclasses.asdict(config)))
         Noting.READ.clear()  # of what was read at initialisation, which is the einsum's
         jax.eval_shape(partial(loss_of, noting, batch_of(task)), shapes)
         unread = set(OTHER) - Noting.READ - without_a_use(task, config)

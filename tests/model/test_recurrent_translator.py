@@ -26,9 +26,8 @@ from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import Decoding
 from vaswani.model import recurrent_translator
-from vaswani.model.config import CELLS, ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import RecurrentTranslator, init_params
+from vaswani.model.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator, init_params
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
@@ -38,7 +37,7 @@ from vaswani.train import loop
 from vaswani.train.check import check
 
 KINDS = {
-    f"{kind} {cell}": ModelConfig(12, N=2, d_model=8, P_drop=0.0, positions="none", recurrent=kind, cell=cell)
+    f"{kind} {cell}": RecurrentConfig(12, N=2, d_model=8, P_drop=0.0, recurrent=kind, cell=cell)
     for kind in WIDTHS
     for cell in CELLS
 }
@@ -307,7 +306,7 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(
     [
         ({"task": "translation"}, "model.recurrent is 'dot'; it must be fixed, additive or dot for task recurrent_tr"),
         ({"model.recurrent": "none"}, "model.recurrent is 'none'; it must be fixed, additive or dot for task"),
-        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of none, fixed, additive, dot"),
+        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of fixed, additive, dot"),
         ({"model.cell": "rnn"}, "model.cell is 'rnn'; it must be one of lstm, gru"),
         ({"model.positions": "rope"}, "model.recurrent='dot' has no positions; set model.positions=none, not 'rope'"),
         ({"model.mixer": "recurrent"}, "model.recurrent='dot' does not use model.mixer, which is 'recurrent'; leave"),

@@ -14,7 +14,9 @@ from tests import tiny
 from vaswani.configs.common import default
 from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
+from vaswani.model.config import CommonConfig
 from vaswani.model.embed import logits_of
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.tasks import MODULES, task, task_of
 from vaswani.tasks import vision as vision_task
 from vaswani.tasks.loss import chunks, cross_entropy, softmax_cross_entropy
@@ -155,8 +157,9 @@ def test_the_smoothing_and_the_chunk_are_those_of_the_config(name: str, monkeypa
     cfg = default()
     cfg.task, cfg.loss.eps_ls, cfg.loss.chunk, cfg.data.classes = name, 0.3, 7, "a,b"
     prefix = "full" if name == "prefix_lm" else "none"
-    recurrent = "dot" if name == "recurrent_translation" else "none"
-    config = dataclasses.replace(tiny.TINY, positions="none", prefix=prefix, recurrent=recurrent)
+    config: CommonConfig = dataclasses.replace(tiny.TINY, positions="none", prefix=prefix)
+    if name == "recurrent_translation":
+        config = RecurrentConfig(tiny.TINY.vocab_size, N=2, d_model=16, P_drop=0.0, recurrent="dot")
     batch: Any = jax.tree.map(jnp.asarray, tiny.batch())
     if name == "language_model":
         batch = TextBatch(batch.target, batch.labels_bt)

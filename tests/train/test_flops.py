@@ -15,6 +15,7 @@ from tests.slow import slow_but
 from vaswani.data.batching import Batch
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
@@ -94,7 +95,7 @@ def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(ch
 
 
 RECURRENT = {
-    f"{kind} {cell}": dataclasses.replace(TINY, P_drop=0.0, positions="none", recurrent=kind, cell=cell)
+    f"{kind} {cell}": RecurrentConfig(TINY.vocab_size, N=2, d_model=TINY.d_model, P_drop=0.0, recurrent=kind, cell=cell)
     for kind in ("fixed", "additive", "dot")
     for cell in ("lstm", "gru")
 }

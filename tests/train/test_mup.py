@@ -278,7 +278,6 @@ def test_a_parameter_that_no_rule_names_is_an_error() -> None:
         ({"positions": "shaw"}, "it is 'shaw'"),
         ({"positions": "t5"}, "it is 't5'"),
         ({"prefix": "full"}, "needs model.prefix='none'; it is 'full'"),
-        ({"recurrent": "dot", "positions": "none"}, "needs model.recurrent='none'; it is 'dot'"),
     ],
 )
 def test_a_model_that_mup_is_not_derived_for_is_refused(changes: dict[str, Any], message: str) -> None:

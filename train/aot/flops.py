@@ -8,9 +8,10 @@ hides.
 
 from typing import NamedTuple
 
-from vaswani.model.config import GATED, ModelConfig
+from vaswani.model.config import GATED, CommonConfig, ModelConfig
 from vaswani.model.mixers.linear import BLOCK
 from vaswani.model.mixers.restricted import block_length
+from vaswani.model.recurrent_translator import RecurrentConfig
 
 
 class Forward(NamedTuple):
@@ -28,14 +29,15 @@ class _Mixer(NamedTuple):
     between: int
 
 
-def forward_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> Forward:
+def forward_flops(config: CommonConfig, rows: int, source_length: int, target_length: int) -> Forward:
     """Returns the FLOPs of a forward pass over `rows` rows of `source_length` and `target_length` positions."""
     c = config
     s = rows * source_length
     t = rows * target_length
     softmax = 2 * t * c.d_model * c.vocab_size
-    if c.recurrent != "none":
+    if isinstance(c, RecurrentConfig):
         return Forward(*_recurrent(c, s, t, source_length), softmax=softmax)
+    assert isinstance(c, ModelConfig)
     if c.prefix != "none":
         mixer = _mixer(c, rows, source_length + target_length, causal=True)
         layer = sum(mixer) + _feed_forward(c, s + t)
@@ -48,7 +50,7 @@ def forward_flops(config: ModelConfig, rows: int, source_length: int, target_len
     return Forward(encoder=c.N * encoder_layer, decoder=c.N * decoder_layer, softmax=softmax)
 
 
-def update_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
+def update_flops(config: CommonConfig, rows: int, source_length: int, target_length: int) -> int:
     """Returns the FLOPs of one update, forward and backward, without rematerialisation: the basis of utilisation.
 
     Each product y = x w becomes two of the same size in the backward pass, dx = dy w^T and dw = x^T dy.
@@ -101,7 +103,7 @@ def counted_once(
     return once
 
 
-def _recurrent(c: ModelConfig, s: int, t: int, source_length: int) -> tuple[int, int]:
+def _recurrent(c: RecurrentConfig, s: int, t: int, source_length: int) -> tuple[int, int]:
     """Returns the operations of a recurrent translator's encoder and decoder; U h_j counts towards the decoder."""
     d = c.d_model
     gates = 3 if c.cell == "gru" else 4
