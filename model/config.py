@@ -3,11 +3,13 @@
 import dataclasses
 from collections.abc import Iterable
 
-from vaswani.model.mixers import MIXERS
+from vaswani.model.attention import check_scores
+from vaswani.model.masks import check_prefix
+from vaswani.model.mixers import MIXERS, check_mixer
+from vaswani.model.mixers.kernels import check_kernel
 from vaswani.model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
-ABSOLUTE = ("sinusoidal", "learned", "none")  # positions that act on embeddings alone
 NORMS = ("post", "pre", "deep")
 NORM_KINDS = ("layer", "rms")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
@@ -52,18 +54,6 @@ CHOICES = {
     "scores": SCORES,
     "prefix": PREFIXES,
     "parametrisation": PARAMETRISATIONS,
-}
-# The fields that muP (train/mup.py) depends on, and the values that it is derived for.
-MUP = {
-    "tie_embeddings": (False,),
-    "scale_embeddings": (True,),
-    "scale_logits": (False,),
-    "scale_attention": (True,),
-    "qk_norm": (False,),
-    "scores": ("dot",),
-    "mixer": ("attention",),
-    "positions": ("sinusoidal", "rope", "alibi", "none"),
-    "prefix": ("none",),
 }
 
 
@@ -164,13 +154,13 @@ class ModelConfig(CommonConfig):
         super().__post_init__()
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
-        # Then what does not go together.
+        # Then what does not go together: each check stands beside the code that could not do it.
         self.encoding.check_widths()
-        self._check_kernel()
-        self._check_mixer()
-        self._check_scores()
-        self._check_prefix()
-        self._check_mup()
+        check_kernel(self)
+        check_mixer(self)
+        check_scores(self)
+        check_prefix(self)
+        check_mup(self)
 
     @property
     def base_width(self) -> int:
@@ -182,76 +172,27 @@ class ModelConfig(CommonConfig):
         """The positional encoding that `positions` names."""
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions, self.max_distance)
 
-    def _check_mixer(self) -> None:
-        """Rejects what the mixer does not support, and options that it would ignore."""
-        mixer = f"model.mixer={self.mixer!r}"
-        can = MIXERS[self.mixer]
-        if not can.relative and self.positions not in ABSOLUTE:
-            raise ValueError(
-                f"{mixer} does not use relative positions such as {self.positions!r}; set model.positions to one of "
-                f"{', '.join(ABSOLUTE)}"
-            )
-        if self.positions == "shaw" and self.mixer != "attention":
-            raise ValueError(f"{mixer} has no relative vectors; model.positions=shaw needs model.mixer=attention")
-        if self.norm == "deep" and self.mixer in ("recurrent", "convolution"):
-            raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
-        if self.mixer == "recurrent" and self.d_model % 2:
-            raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {self.d_model} is odd")
-        if not can.kernels and self.attention_impl != "einsum":
-            raise ValueError(f"{mixer} has no kernel and no chunks; set model.attention_impl=einsum")
 
-    def _check_scores(self) -> None:
-        """Rejects what only dot products have."""
-        if self.scores == "dot":
-            return
-        scores = f"model.scores={self.scores!r}"
-        if self.mixer != "attention":
-            raise ValueError(f"{scores} needs model.mixer=attention; it is {self.mixer!r}")
-        if self.positions in ("rope", "shaw"):
-            raise ValueError(f"model.positions={self.positions} acts on dot products; {scores} has none")
-        if not self.scale_attention:
-            raise ValueError(f"{scores} does not divide by sqrt(d_k); leave model.scale_attention=True")
+# The fields that muP (train/mup.py) depends on, and the values that it is derived for.
+MUP = {
+    "tie_embeddings": (False,),
+    "scale_embeddings": (True,),
+    "scale_logits": (False,),
+    "scale_attention": (True,),
+    "qk_norm": (False,),
+    "scores": ("dot",),
+    "mixer": ("attention",),
+    "positions": ("sinusoidal", "rope", "alibi", "none"),
+    "prefix": ("none",),
+}
 
-    def _check_prefix(self) -> None:
-        """Rejects what cannot attend to a whole prefix."""
-        can_mask_a_prefix = self.mixer == "attention" and self.attention_impl in ("einsum", "chunked")
-        if self.prefix != "none" and (not can_mask_a_prefix or self.encoding.limit):
-            raise ValueError(
-                f"model.prefix={self.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
-                "and model.positions other than learned"
-            )
 
-    def _check_mup(self) -> None:
-        """Rejects what muP is not derived for."""
-        if self.parametrisation != "mup":
-            return
-        for field, allowed in MUP.items():
-            value = getattr(self, field)
-            if value not in allowed:
-                right = " or ".join(repr(choice) for choice in allowed)
-                raise ValueError(f"model.parametrisation=mup needs model.{field}={right}; it is {value!r}")
-
-    def _check_kernel(self) -> None:
-        """Rejects what only the einsum supports. A kernel's device is checked when it is compiled."""
-        if self.attention_impl == "einsum":
-            return
-        kernel = f"model.attention_impl={self.attention_impl!r}"
-        if self.P_drop_attention:
-            raise ValueError(
-                f"{kernel} does not support attention dropout; set model.P_drop_attention=0, or use einsum"
-            )
-        if self.positions in ("alibi", "t5", "shaw"):
-            raise ValueError(f"{kernel} does not support a bias; model.positions={self.positions} needs einsum")
-        if self.scores != "dot":
-            raise ValueError(f"{kernel} multiplies queries and keys; model.scores={self.scores} needs einsum")
-        if self.softmax_one:
-            raise ValueError(f"{kernel} does not support model.softmax_one=True, which needs einsum")
-        if not self.scale_attention:
-            raise ValueError(f"{kernel} always divides by sqrt(d_k); model.scale_attention=False needs einsum")
-        if self.attention_impl == "cudnn" and self.dtype != "bfloat16":
-            raise ValueError(f"{kernel} computes in half precision only; set model.dtype=bfloat16, or use einsum")
-        if self.attention_impl == "cudnn" and (self.d_k != self.d_v or self.d_k % 8 or self.d_k > 256):
-            raise ValueError(
-                f"{kernel} needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {self.d_k} and model.d_v "
-                f"{self.d_v}: change them, or use einsum"
-            )
+def check_mup(config: ModelConfig) -> None:
+    """Rejects what muP is not derived for."""
+    if config.parametrisation != "mup":
+        return
+    for field, allowed in MUP.items():
+        value = getattr(config, field)
+        if value not in allowed:
+            right = " or ".join(repr(choice) for choice in allowed)
+            raise ValueError(f"model.parametrisation=mup needs model.{field}={right}; it is {value!r}")

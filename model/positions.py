@@ -33,6 +33,8 @@ class NoPositions:
     causal: bool = False  # whether no key is after its query
 
     has_table = False  # whether `embed` reads a learned table
+    rotates = False  # whether `rotate` does
+    adds_bias = False  # whether `bias` does
     biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
 
     def check_widths(self) -> None:
@@ -42,6 +44,11 @@ class NoPositions:
     def distances(self) -> int:
         """The rows of a layer's tables of relative vectors; 0 for none."""
         return 0
+
+    @property
+    def relative(self) -> bool:
+        """Whether it acts inside attention, on pairs of positions."""
+        return self.rotates or self.adds_bias or self.distances > 0
 
     @property
     def limit(self) -> int | None:
@@ -101,6 +108,8 @@ class Learned(NoPositions):
 class Rotary(NoPositions):
     """RoPE, Su et al. 2021 (arXiv 2104.09864)."""
 
+    rotates = True
+
     def check_widths(self) -> None:
         if self.d_k % 2:
             raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
@@ -113,6 +122,8 @@ class Rotary(NoPositions):
 class Alibi(NoPositions):
     """ALiBi, Press et al. 2021 (arXiv 2108.12409)."""
 
+    adds_bias = True
+
     def bias(
         self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
     ) -> Float[Array, "b h t s"] | None:
@@ -123,6 +134,7 @@ class Alibi(NoPositions):
 class T5Bias(NoPositions):
     """T5's learned bias of each head for each bucket of distances, Raffel et al. 2020 (arXiv 1910.10683)."""
 
+    adds_bias = True
     biases = 32
 
     def bias(

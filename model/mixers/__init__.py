@@ -10,7 +10,9 @@ Every mixer is a Flax module `(x, positions, mask, cache, noise) -> (y, cache, w
 are none, and cost nothing where they are not used.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from vaswani.model.positions import KINDS
 
 
 class Abilities(NamedTuple):
@@ -19,13 +21,34 @@ class Abilities(NamedTuple):
     weights: bool  # has attention weights, which can be shown
     relative: bool  # positions that act inside attention: rotary, ALiBi
     kernels: bool  # model.attention_impl other than einsum
+    gain: bool  # initial values that model.norm=deep can multiply
 
 
 MIXERS = {
-    "attention": Abilities(weights=True, relative=True, kernels=True),
-    "restricted": Abilities(weights=True, relative=True, kernels=False),
-    "strided": Abilities(weights=True, relative=True, kernels=False),
-    "linear": Abilities(weights=False, relative=False, kernels=False),
-    "recurrent": Abilities(weights=False, relative=False, kernels=False),
-    "convolution": Abilities(weights=False, relative=False, kernels=False),
+    "attention": Abilities(weights=True, relative=True, kernels=True, gain=True),
+    "restricted": Abilities(weights=True, relative=True, kernels=False, gain=True),
+    "strided": Abilities(weights=True, relative=True, kernels=False, gain=True),
+    "linear": Abilities(weights=False, relative=False, kernels=False, gain=True),
+    "recurrent": Abilities(weights=False, relative=False, kernels=False, gain=False),
+    "convolution": Abilities(weights=False, relative=False, kernels=False, gain=False),
 }
+
+
+def check_mixer(config: Any) -> None:
+    """Rejects, of a `ModelConfig`, what the mixer does not support, and options that it would ignore."""
+    mixer = f"model.mixer={config.mixer!r}"
+    can = MIXERS[config.mixer]
+    if not can.relative and config.encoding.relative:
+        absolute = [name for name, kind in KINDS.items() if not kind().relative]
+        raise ValueError(
+            f"{mixer} does not use relative positions such as {config.positions!r}; set model.positions to one of "
+            f"{', '.join(absolute)}"
+        )
+    if config.encoding.distances and config.mixer != "attention":
+        raise ValueError(f"{mixer} has no relative vectors; model.positions=shaw needs model.mixer=attention")
+    if config.norm == "deep" and not can.gain:
+        raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
+    if config.mixer == "recurrent" and config.d_model % 2:
+        raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {config.d_model} is odd")
+    if not can.kernels and config.attention_impl != "einsum":
+        raise ValueError(f"{mixer} has no kernel and no chunks; set model.attention_impl=einsum")

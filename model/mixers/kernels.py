@@ -11,6 +11,8 @@ einsum: initialisation; attention maps, which need the weights; and the steps of
 cannot express. A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
@@ -171,3 +173,27 @@ def fill_up(
         keys_bs=jnp.pad(mask.keys_bs, ((0, 0), (0, more_s)), constant_values=NO_SEGMENT),
     )
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
+
+
+def check_kernel(config: Any) -> None:
+    """Rejects, of a `ModelConfig`, what only the einsum supports. A kernel's device is checked when it is compiled."""
+    if config.attention_impl == "einsum":
+        return
+    kernel = f"model.attention_impl={config.attention_impl!r}"
+    if config.P_drop_attention:
+        raise ValueError(f"{kernel} does not support attention dropout; set model.P_drop_attention=0, or use einsum")
+    if config.encoding.adds_bias or config.encoding.distances:
+        raise ValueError(f"{kernel} does not support a bias; model.positions={config.positions} needs einsum")
+    if config.scores != "dot":
+        raise ValueError(f"{kernel} multiplies queries and keys; model.scores={config.scores} needs einsum")
+    if config.softmax_one:
+        raise ValueError(f"{kernel} does not support model.softmax_one=True, which needs einsum")
+    if not config.scale_attention:
+        raise ValueError(f"{kernel} always divides by sqrt(d_k); model.scale_attention=False needs einsum")
+    if config.attention_impl == "cudnn" and config.dtype != "bfloat16":
+        raise ValueError(f"{kernel} computes in half precision only; set model.dtype=bfloat16, or use einsum")
+    if config.attention_impl == "cudnn" and (config.d_k != config.d_v or config.d_k % 8 or config.d_k > 256):
+        raise ValueError(
+            f"{kernel} needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {config.d_k} and model.d_v "
+            f"{config.d_v}: change them, or use einsum"
+        )
