@@ -18,15 +18,13 @@ from vaswani.errors import UserError
 from vaswani.files import read_bytes, write_text
 from vaswani.infer.scores.bleu import TABLED
 from vaswani.paper.provenance import caveats
-from vaswani.run.config import check_keys
-from vaswani.run.folder import as_json
+from vaswani.run.config import check_keys, completed
 from vaswani.run.records import read_metrics
 from vaswani.train.patience import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs
 _OF_A_RECORD = {"name", "config", "evaluation", "caveats", "launches", "training"}  # keys in the record of a run
-_DEFAULTS = as_json(default())
 _EXAMPLE = default().to_dict()  # of every key, and of the type of its value
 # Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another
 # processor, moved by up to 1.7 % of their perplexity.
@@ -249,20 +247,6 @@ def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRec
             f"--split={split}, or for a parser infer.parse"
         )
     return max(evaluations, key=lambda evaluation: evaluation.scores["time"])
-
-
-def completed(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns a recorded config with every key: one that is younger than the record has its default, which is off.
-
-    So a new key of `configs/common.py` orphans no run and no record.
-    """
-    whole = dict(_DEFAULTS)
-    for key, value in config.items():
-        group = _DEFAULTS.get(key)
-        if isinstance(group, dict) and isinstance(value, dict):
-            value = group | value
-        whole[key] = value
-    return whole
 
 
 def _read_launches(path: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from vaswani.errors import UserError
 from vaswani.files import sha256
 from vaswani.keys import flat
 from vaswani.notes import note
-from vaswani.run.config import add_missing
+from vaswani.run.config import completed
 from vaswani.run.records import read_launches
 
 FLAG = "accept_changes"
@@ -70,8 +70,7 @@ def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
         return None  # the parameters do not depend on this file
     if "model.N" not in flat(recorded):
         return None
-    add_missing(recorded)
-    return recorded
+    return completed(recorded)
 
 
 def _config_change(workdir: Path, step: int) -> str | None:
@@ -83,8 +82,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
     if recorded is None:
         return None
     path = workdir / "config.json"
-    config = read_json(path, dict)
-    add_missing(config)
+    config = completed(read_json(path, dict))
     different = differences(recorded, config)
     different.pop("data.tokenizer", None)  # the run has a copy, which `_tokenizer_change` compares
     changes = [told for key, told in different.items() if not (key in KEYS and _is_moved(workdir, key, config))]

@@ -1,5 +1,6 @@
 """Checks the keys and types of a config, from a file in `configs/` or the `config.json` of a run."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,30 +12,6 @@ from vaswani.configs.common import default
 from vaswani.errors import UserError, shown
 from vaswani.keys import flat, suggestion
 
-# Keys newer than the oldest runs that can be opened, which were trained with today's defaults. A new key of
-# `configs/common.py` belongs here.
-ADDED = (
-    "data.units",
-    "data.joiner",
-    "data.normalisation",
-    "checkpoint.every_epochs",
-    "eval.every_epochs",
-    "eval.patience",
-    "optim.warmup_from",
-    "model.max_distance",
-    "model.scores",
-    "model.softmax_one",
-    "model.qk_norm",
-    "model.share_layers",
-    "model.recurrent",
-    "model.cell",
-    "model.parametrisation",
-    "model.mup_width",
-    "optim.ema",
-    "diagnose_every",
-    "decode.stopping",
-    "amx",
-)
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
 _KINDS = {
@@ -47,7 +24,7 @@ _KINDS = {
 
 
 def read_config(workdir: Path) -> ConfigDict:
-    """Returns the config that a run was started with; keys added since then have their defaults.
+    """Returns the config that a run was started with, `completed`.
 
     Raises:
       UserError: the folder is not that of a run, or its `config.json` is damaged.
@@ -57,20 +34,25 @@ def read_config(workdir: Path) -> ConfigDict:
     path = workdir / "config.json"
     if not path.is_file():
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
-    config = read_json(path, dict)
-    add_missing(config)
+    config = completed(read_json(path, dict))
     check_keys(config, default().to_dict(), f"{path}: damaged")
     return ConfigDict(config)
 
 
-def add_missing(recorded: dict[str, Any]) -> None:
-    """Adds to a recorded config the keys of `ADDED` that it lacks, with their defaults."""
-    defaults = flat(default().to_dict())
-    for key in ADDED:
-        group, _, name = key.rpartition(".")
-        place = recorded.get(group) if group else recorded
-        if isinstance(place, dict) and name not in place:
-            place[name] = defaults[key]
+def completed(recorded: dict[str, Any]) -> dict[str, Any]:
+    """Returns a recorded config with every key: one that it lacks has its default.
+
+    A key that a run lacks is younger than the run, and the default of a younger key is what runs did before it: a
+    variant that is off, or the only way that there was (subwords, an exact search). A key that someone took out of a
+    run's file gets its default as well; `run.changes` then finds that the file differs from the checkpoint's own.
+    """
+    # As a file has it: of a tuple, a list.
+    whole = json.loads(json.dumps(default().to_dict()))
+    for key, value in recorded.items():
+        if isinstance(value, dict) and isinstance(whole.get(key), dict):
+            value = whole[key] | value
+        whole[key] = value
+    return whole
 
 
 def check_keys(config: dict[str, Any], example: dict[str, Any], where: str) -> None:

@@ -104,6 +104,15 @@ def test_an_edited_config_is_refused_with_the_key_unless_accepted(run: Path, cap
     assert "note: " in (told := capsys.readouterr().err) and "'none' here; accepted" in told
 
 
+def test_a_key_taken_out_of_the_config_is_no_younger_key(run: Path) -> None:
+    path = run / "config.json"
+    config = json.loads(path.read_text())
+    del config["model"]["d_ff"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"model\.d_ff is \d+ there and 2048 here;"):
+        open_run(run, "latest")
+
+
 def test_a_changed_tokenizer_is_refused_unless_accepted(run: Path) -> None:
     _swap_two_pieces(run)
     with pytest.raises(

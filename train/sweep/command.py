@@ -14,11 +14,12 @@ from vaswani import table
 from vaswani.errors import UserError
 from vaswani.files import output_file
 from vaswani.keys import flat
+from vaswani.run.config import completed
 from vaswani.run.folder import as_json
 from vaswani.run.records import read_launches
 from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.picture import draw
-from vaswani.train.sweep.plan import Sweep, open_plan, read_plan, whole_config
+from vaswani.train.sweep.plan import Sweep, open_plan, read_plan
 from vaswani.train.sweep.point import PointStatus
 from vaswani.train.sweep.ranking import Setting, best_setting, other_measures
 from vaswani.train.sweep.seeds import over_seeds
@@ -64,7 +65,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     statuses = study.statuses()
     states = [point.state for point in statuses]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    best = best_setting(statuses, flat(whole_config(plan)))
+    best = best_setting(statuses, flat(completed(plan["config"])))
     won = f"; the lowest {_nll_of(best)}" if best else ""
     ended = "all points have ended" if study.finished() else "no point is waiting"
     print(f"{workdir}: {ended}: {counts}{won}; --table shows them", file=sys.stderr)
@@ -109,13 +110,13 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if drawn:
         search = plan["kind"] == "search"
         importances = study.importances() if study and search else {}
-        draw(points, drawn, search=search, config=flat(whole_config(plan)), importances=importances)
+        draw(points, drawn, search=search, config=flat(completed(plan["config"])), importances=importances)
     return 0
 
 
 def _print(options: flags.FlagValues, points: list[PointStatus], plan: dict[str, Any], workdir: Path) -> None:
     """Prints what the flags ask for."""
-    config = flat(whole_config(plan))
+    config = flat(completed(plan["config"]))
     records = as_records(points, config)
     if options.csv:
         print(as_csv(records))

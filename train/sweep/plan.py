@@ -1,6 +1,5 @@
 """What a sweep is to do: the points that a config file lists, checked before anything runs, and the folder's plan."""
 
-import copy
 import importlib.util
 import inspect
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from vaswani.data.of_config import check_specs
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat, suggestion
-from vaswani.run.config import add_missing
+from vaswani.run.config import completed
 from vaswani.run.folder import model_config
 from vaswani.tasks import task_of
 from vaswani.train.check import check
@@ -135,7 +134,7 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
 
     `plan` has "kind" ("grid" or "search"), "config" (that the points depart from), "storage" (a URL without password,
     None for the folder's own) and "study" (its name there). That of an older sweep may lack keys of the config that are
-    newer (`run.config.ADDED`). Raises `UserError` where the folder holds something else.
+    newer (`run.config.completed`). Raises `UserError` where the folder holds something else.
     """
     path = workdir / "sweep" / "plan.json"
     if not path.exists():
@@ -144,20 +143,13 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
         (path.parent / "results").mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     recorded = read_plan(workdir)
-    old = flat({**recorded, "config": whole_config(recorded)})
-    new = flat({**plan, "config": whole_config(plan)})
+    old = flat({**recorded, "config": completed(recorded["config"])})
+    new = flat({**plan, "config": completed(plan["config"])})
     for key in ("kind", *sorted(old.keys() | new.keys())):  # a search is no grid, whatever else differs
         if old.get(key) != new.get(key):
             name = key.removeprefix("config.")
             raise another(workdir, f"{name} is {old.get(key)!r} there and {new.get(key)!r} here")
     return recorded
-
-
-def whole_config(plan: dict[str, Any]) -> dict[str, Any]:
-    """Returns the config of a plan; keys that are newer than the plan have their defaults."""
-    config: dict[str, Any] = copy.deepcopy(plan["config"])
-    add_missing(config)
-    return config
 
 
 def another(workdir: Path, difference: str) -> UserError:

@@ -26,8 +26,9 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from vaswani.errors import UserError
 from vaswani.files import write_json
+from vaswani.run.config import completed
 from vaswani.train.sweep.expressions import Point
-from vaswani.train.sweep.plan import another, whole_config
+from vaswani.train.sweep.plan import another
 from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
 from vaswani.train.sweep.space import check_distributions
 from vaswani.train.sweep.storage import STORAGE_ERRORS, alone, connect, reachable, unreachable
@@ -100,7 +101,7 @@ class Study:
                     storage=storage,
                     # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
                     sampler=TPESampler(constant_liar=True),
-                    pruner=_pruner(pruner if self.search else "none", whole_config(plan)),
+                    pruner=_pruner(pruner if self.search else "none", completed(plan["config"])),
                     load_if_exists=True,
                 )
             else:
