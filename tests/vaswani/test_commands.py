@@ -141,7 +141,8 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
 def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, printed: str, line: str) -> None:
     script = tmp_path / "command.py"
     script.write_text(
-        f"from vaswani.command import run\nfrom vaswani.errors import UserError\ndef main(argv):\n    {body}\nrun(main)\n"
+        "from vaswani.command import run\nfrom vaswani.errors import UserError\n"
+        f"def main(argv):\n    {body}\nrun(main)\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
