@@ -42,7 +42,8 @@ from vaswani.tasks import TRANSLATION
 def check(options: Any) -> None:
     """Raises a `UserError` unless the flags name one input that the run may have, and --output can be written."""
     inputs = (options.split, options.corpus, options.source)
-    given = [one for one in inputs if one is not None]
+    given = [text for text in inputs if text is not None]
+    # A file needs its references, and references their file.
     has_half_of_a_pair = (options.source is None) != (options.reference is None)
     if len(given) != 1 or has_half_of_a_pair:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
@@ -79,8 +80,8 @@ def evaluated_task(task: str, corpus: str | None) -> str:
 def check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None:
     """Raises a `UserError` if a flag of translation is given, or no split or corpus."""
     corpus = options.split or options.corpus
-    of_searches = (options.beam, options.alpha, options.extra_length, options.stopping, options.batch_tokens)
-    searches = options.oracle_length or any(value is not None for value in of_searches)
+    search_flags = (options.beam, options.alpha, options.extra_length, options.stopping, options.batch_tokens)
+    searches = options.oracle_length or any(value is not None for value in search_flags)
     if corpus is None or options.output or searches:
         why = f"this run's task is {task}"
         if evaluated != task:
@@ -99,6 +100,7 @@ def evaluate_other(options: Any, task: str, evaluated: str) -> None:
 
     corpus = options.split or options.corpus
     model_run = open_run(options.workdir, options.checkpoint, task=task)
+    # Of translators only an imported T5 fills in texts as well; its kind of tokenizer tells.
     if evaluated != task and not isinstance(model_run.text, Unigram):
         raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as in tsv:FILE")
     if task == "language_model":

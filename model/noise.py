@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from vaswani.model.config import DROPOUT_BITS, CommonConfig
 
-WORD = 2**32
+WORD = 2**32  # values of a uint32
 
 
 class Noise(struct.PyTreeNode):
@@ -73,6 +73,7 @@ def dropout(x: Float[Array, "b *shape"], rate: float, noise: Noise | None) -> Fl
 
         keep = jax.vmap(keep_in_row)(key_b)
     else:
+        # Two words drawn from the site's key; all else is arithmetic on each element's own index.
         keep = keep_mask(jax.random.bits(noise.key, (2,), jnp.uint32), x.shape, rate, noise.rows_b)
     # In float32: bfloat16 would round 1 - rate, by up to 0.2 %, the same way everywhere.
     scaled = (x.astype(jnp.float32) / (1.0 - rate)).astype(x.dtype)

@@ -14,8 +14,7 @@ from vaswani.model.noise import Noise, fold
 from vaswani.model.stack import Memory, Stack, StackCache
 from vaswani.tokens import Tokens
 
-# Where the model draws noise.
-# One site for each embedding and each stack.
+# Where the model draws noise: at each embedding, and in each stack.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
 
 
@@ -49,8 +48,9 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tokens, noise: Noise | None = None) -> Float[Array, "b s d"]:
         """Returns the encoder's output."""
+        # From ids [b,s] to vectors [b,s,d].
         x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, fold(noise, SOURCE))
-        # From ids [b,s] to vectors [b,s,d], and through N layers.
+        # Through N layers, which keep that shape.
         x_bsd, _, _ = self.encoder(x_bsd, source, noise=fold(noise, ENCODER))
         return x_bsd
 
@@ -75,6 +75,7 @@ class Transformer(nn.Module):
         source = Tokens.of(source_bs)
         # The source is read once for all steps and beams of its search.
         memory: Memory = self.decoder.memory(self.encode(source), source)
+        # Room for the keys and values of as many tokens as there are slots; a search lets it grow.
         cache = self.decoder.init_cache(memory, source_bs.shape[0], beams, slots)
         return jnp.full(source_bs.shape[0], BOS, jnp.int32), cache
 
@@ -94,6 +95,7 @@ class Transformer(nn.Module):
 
         With a mixer that has no weights, "cross" alone.
         """
+        # As in `logit_factors`, but each stack also returns the weights of its layers.
         x_bsd = self.source_embedding.encode(source.ids_bt, source.positions_bt, None)
         memory_bsd, _, encoder_weights = self.encoder(x_bsd, source, return_weights=True)
         memory = self.decoder.memory(memory_bsd, source)

@@ -28,6 +28,7 @@ def largest_resident() -> int:
 
 def most_allowed() -> int:
     """Returns the memory of this machine, or of the container or job that this process is in, in bytes."""
+    # The smallest limit counts; a machine has its memory, and each group around the process may have less.
     allowed = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in _limits():
         with contextlib.suppress(OSError, ValueError):  # there is none: no such file, or "max"
@@ -38,13 +39,14 @@ def most_allowed() -> int:
 def _limits() -> Iterator[Path]:
     """Yields the files with a limit for this process: of its control groups and of those around them."""
     with contextlib.suppress(OSError):  # there are no control groups
+        # A line for each group that this process is in, as "4:memory:/job/7" or, in version 2, "0::/job/7".
         for line in GROUPS.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             is_version_1 = "memory" in controllers.split(",")
-            if controllers and not is_version_1:  # of something else; version 2 names no controllers
-                continue
+            if controllers and not is_version_1:
+                continue  # a group that limits something else, such as processors
             root = LIMITS / "memory" if is_version_1 else LIMITS
             name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
             group = Path(path.strip("/"))
-            for one in (group, *group.parents):
-                yield root / one / name
+            for folder in (group, *group.parents):
+                yield root / folder / name

@@ -23,7 +23,8 @@ from vaswani.data.grammar.syntax import (
 )
 from vaswani.data.trees.tree import Tree
 
-Sides = tuple[Tree, list[Word]]
+Sides = tuple[Tree, list[Word]]  # the English tree; the German words, each with the English ones that it translates
+# What is listed twice is drawn twice as often; the order of draws is part of the corpus.
 _MATRIX_TENSES = ("present", "present", "past")  # of a clause that another depends on
 _COORDINATIONS = (("and", "und"), ("but", "aber"))
 _CONJUNCTIONS = {"because": "weil", "although": "obwohl", "if": "wenn", "while": "während", "before": "bevor"}
@@ -46,6 +47,7 @@ def _subordinate(d: Draft, english: tuple[str, str], german: str, clause: Clause
     """Returns a clause with its conjunction, of which `english` is label and word."""
     label, word = english
     conjunction = leaf(label, word)
+    # As in the Penn Treebank: "when" is an adverb phrase, other conjunctions stand by themselves.
     opening = Tree("WHADVP", (conjunction,)) if label == "WRB" else conjunction
     s = Tree("S", (clause.subject.en, *predicate(clause)))
     return Tree("SBAR", (opening, s)), [Word(german, (conjunction,)), *verb_last(d, clause)]
@@ -55,8 +57,8 @@ def _with_complement(clause: Clause, complement: Tree) -> Clause:
     return clause._replace(complements=[*clause.complements, complement])
 
 
-def _taken_up(d: Draft, antecedent: Phrase) -> Phrase | None:
-    """Returns a pronoun for the subject, if it has one."""
+def _pronoun_for(d: Draft, antecedent: Phrase) -> Phrase | None:
+    """Returns the pronoun that stands for an earlier subject in the next clause; None if it has none."""
     if not antecedent.pronoun:
         return None
     pronoun = pronoun_phrase(antecedent.pronoun, NOMINATIVE, antecedent.noun)
@@ -80,7 +82,8 @@ def two_clauses(d: Draft, plain: bool = True) -> Sides:
     kind = d.pick(("because", "because", "although", "when", "when", "if", "while", "before"))
     past = kind != "if" and d.chance(50)
     main = draw_clause(d, ClauseSpec(PAST if past else PRESENT, plain=plain))
-    pronoun = _taken_up(d, main.subject) if d.chance(60) else None
+    # The second clause may be about the same person: "The dog sleeps because it is tired."
+    pronoun = _pronoun_for(d, main.subject) if d.chance(60) else None
     tenses: tuple[str, ...]
     if past:
         tenses = ("past",)
@@ -89,6 +92,7 @@ def two_clauses(d: Draft, plain: bool = True) -> Sides:
     else:
         tenses = ("present",)
     subordinate = draw_clause(d, ClauseSpec(tenses, subject=pronoun, plain=plain, timed=False))
+    # A pronoun comes after what it stands for: its clause is then the second.
     return joined(d, kind, past, main, subordinate, first=pronoun is None and d.chance(45))
 
 
@@ -97,12 +101,14 @@ def joined(d: Draft, kind: str, past: bool, main: Clause, subordinate: Clause, f
     german = _CONJUNCTIONS | {"when": "als" if past else "wenn"}
     english = ("WRB", "when") if kind == "when" else ("IN", kind)
     sbar, de_subordinate = _subordinate(d, english, german[kind], subordinate)
+    # German: after a clause in the first field the verb comes before the subject.
     s, de = main_clause(d, main, inverted=first)
     assert not isinstance(s.children, str)
     if first:
         en_comma = leaf(",", ",")
         tree = Tree("S", (sbar, en_comma, *s.children))
         return sentence(d, (tree, [*de_subordinate, Word(",", (en_comma,)), *de]))
+    # English: a clause that follows is the last part of the verb phrase.
     *others, verb_phrase = s.children
     tree = Tree("S", (*others, inside(verb_phrase, sbar)))
     return sentence(d, (tree, [*de, comma(), *de_subordinate]))
@@ -119,7 +125,7 @@ def thought(d: Draft) -> Sides:
     frame = d.pick(("that", "that", "whether"))
     spec = ClauseSpec(_MATRIX_TENSES, frame=frame, plain=True, timed=False, positive=frame == "that")
     matrix = draw_clause(d, spec)
-    pronoun = _taken_up(d, matrix.subject) if d.chance(40) else None
+    pronoun = _pronoun_for(d, matrix.subject) if d.chance(40) else None
     content = draw_clause(d, ClauseSpec(ANY, subject=pronoun, plain=True))
     if frame == "that":
         sbar, de_content = _subordinate(d, ("IN", "that"), "dass", content)
@@ -140,6 +146,7 @@ def wh_question(d: Draft) -> Sides:
     english, german = d.pick((("where", "wo"), ("when", "wann"), ("why", "warum"), ("whom", ""), ("what", "was")))
     spec = ClauseSpec(ANY, asked=True, plain=True, positive=True, timed=False, placed=False)
     if english in ("whom", "what"):
+        # The object is what is asked for, and is missing in its place: a gap.
         verb = _asked_verb(d, english)
         if english == "whom":
             german = "wem" if "dat" in verb.frames else "wen"
@@ -147,6 +154,7 @@ def wh_question(d: Draft) -> Sides:
         word_leaf = leaf("WP", english)
         opening = Tree("WHNP", (word_leaf,))
     else:
+        # Place, time or reason: the clause itself is whole.
         spec = spec._replace(frame=d.pick(("none", "acc", "acc", "dat")))
         word_leaf = leaf("WRB", english)
         opening = Tree("WHADVP", (word_leaf,))
@@ -170,6 +178,7 @@ def who_question(d: Draft) -> Sides:
     word = Word("wer", (who_leaf,))
     who = Phrase(Tree("WHNP", (who_leaf,)), [word], kinds=frozenset({"person"}), heads=(who_leaf, word))
     clause = draw_clause(d, ClauseSpec(ANY, subject=who, plain=True, positive=True))
+    # "Who sleeps?" has the words of a statement in both languages, but another tree in English.
     _, de = main_clause(d, clause)
     sq = Tree("SQ", tuple(predicate(clause)))
     return sentence(d, (Tree("SBARQ", (who.en, sq)), de), "?")
@@ -177,6 +186,7 @@ def who_question(d: Draft) -> Sides:
 
 def spoken_to(d: Draft) -> Sides:
     """Builds a sentence that addresses somebody by name, which decides between du and Sie for every `you`."""
+    # A first name goes with du, a title with Sie.
     if d.chance(50):
         name = d.word(tuple(d.lexicon.names))
         leaves = [leaf("NNP", name)]
@@ -188,6 +198,7 @@ def spoken_to(d: Draft) -> Sides:
         leaves = [leaf("NNP", title), leaf("NNP", family)]
         words = [german_title, family]
         you = pronoun_phrase("Sie", NOMINATIVE)
+    # A statement or a question follows the name and a comma.
     address = [Word(word, (source,)) for word, source in zip(words, leaves, strict=True)]
     asked = d.chance(50)
     tenses = ("can", "must", "should", "want", "past", "will")
@@ -204,7 +215,7 @@ def two_statements(d: Draft) -> Sides:
     conjunction = d.pick(_COORDINATIONS)
     spec = ClauseSpec(d.pick((PRESENT, PAST)), plain=True, timed=False)
     first = draw_clause(d, spec)
-    pronoun = _taken_up(d, first.subject) if d.chance(35) else None
+    pronoun = _pronoun_for(d, first.subject) if d.chance(35) else None
     second = draw_clause(d, spec._replace(subject=pronoun))
     s, de = main_clause(d, first)
     en_following, de_following = _coordinated(conjunction, main_clause(d, second))
@@ -222,6 +233,7 @@ def _coordinated(conjunction: tuple[str, str], clause: Sides) -> tuple[list[Tree
 
 def purpose(d: Draft) -> Sides:
     """Builds in order to / try to: German ends in an infinitive with zu, inside a separable verb (anzurufen)."""
+    # "She tries to call" or "she goes home in order to call": the main clause, and what its subject aims at.
     trying = d.chance(40)
     frame = "infinitive" if trying else d.pick(("motion", "none", "acc"))
     somebody = subject_phrase(d, ("person",), plain=True)
@@ -230,6 +242,7 @@ def purpose(d: Draft) -> Sides:
     aim_frame = d.pick(("acc", "acc", "dat", "give"))
     aim = draw_clause(d, spec._replace(tenses=("can",), frame=aim_frame, often=False))
 
+    # English: the aim is a verb phrase after "to", with "in order" before it.
     to = leaf("TO", "to")
     goal = Tree("S", (Tree("VP", (to, Tree("VP", (aim.head, *aim.complements)))),))
     opening: list[Word] = []
@@ -238,11 +251,13 @@ def purpose(d: Draft) -> Sides:
         goal = Tree("SBAR", (*in_order, goal))
         opening = [Word("um", in_order)]
     s, de = main_clause(d, _with_complement(matrix, goal))
+    # German: the verb is last, as an infinitive with zu.
     de_goal = [*opening, *aim.pronouns, *aim.middle, *_zu_infinitive(d, to, aim.bracket[0])]
     return sentence(d, (s, [*de, comma(), *de_goal]))
 
 
 def _zu_infinitive(d: Draft, to: Tree, infinitive: Word) -> list[Word]:
+    # "zu gehen" is two words; of a separable verb it is one, "anzurufen".
     *zu, verb = d.lexicon.zu[infinitive.text]
     if zu:
         return [Word("zu", (to,)), Word(verb, infinitive.sources)]
@@ -263,6 +278,7 @@ def there_is(d: Draft) -> Sides:
         be = leaf("VBP", "are")
     else:
         be = leaf("VBZ", "is")
+    # The place is last in English and first in German: "Im Garten ist ein Hund."
     en = Tree("S", (Tree("NP", (there,)), Tree("VP", (be, thing.en, place.en))))
     finite = Word(AUXILIARIES["war" if past else "sein"][thing.agreement], (there, be))
     return sentence(d, (en, [*place.de, finite, *thing.de]))
@@ -288,6 +304,7 @@ def _thinker(d: Draft) -> Clause:
 
 def nested_thought(d: Draft) -> Sides:
     """Builds "A knows that B thinks that ...": in German, each clause inside ends in its own verb."""
+    # From the innermost clause outwards: each becomes the complement of the next.
     clause = draw_clause(d, ClauseSpec(ANY, plain=d.chance(70)))
     levels = d.pick((2, 2, 3))
     for _ in range(levels):

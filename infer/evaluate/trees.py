@@ -17,6 +17,7 @@ from vaswani.infer.translate.options import Decoding
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
+# Of the signatures: how F1 is counted here, and which lines count as repaired.
 COUNTED = "sentences:all|deleted:by gold tags"
 REPAIR = "line!=linearise(restore(line))"
 
@@ -43,6 +44,8 @@ def evaluate(
     `evalb` has them as EVALB would print them, without the sentences it counts as `errors`.
     """
     lines, seconds = translate([model_run], sentences, decoding, "parsing", "sentences", BATCH_TOKENS)
+
+    # A line that the model wrote may lack a bracket or a word: `restore` makes a tree over the sentence of any.
     words = [source.split() for source in sentences.sources]
     trees = []
     repaired = 0
@@ -50,12 +53,16 @@ def evaluate(
         tree, was_repaired = restore(line.text, line_words)
         trees.append(tree)
         repaired += was_repaired
+    # References are lines as well, of right trees, which only need their words.
     references = zip(sentences.references, words, strict=True)
     gold = [restore(reference, line_words)[0] for reference, line_words in references]
+
+    # Over every sentence; and as EVALB has it, which drops those where its two sides have different words.
     figures = _summaries(gold, trees, parameters, same_words=True)
     evalb = _summaries(gold, trees, parameters, same_words=False)
     signatures = dict.fromkeys(SCORES, f"{parameters.signature()}|{COUNTED}")
     signatures["repaired_share"] = REPAIR
+
     record = {
         **{name: figures["All"][name] for name in SCORES},
         "repaired_share": 100 * repaired / len(trees),

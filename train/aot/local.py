@@ -31,23 +31,25 @@ def timed(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> d
     The ids are random and the rows full. An update before them is not timed. `flops_per_second` is that of all devices;
     `utilisation` is its share of their peak in bfloat16 (MFU), where that is known.
     """
+    # A batch without padding, and initial parameters, placed as training places them.
     rows, length = update.facts["rows"], update.facts["length"]
     init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
     batch = place_rows(mesh, random_batch(rows, length, config.vocab_size))
     seconds = []
     with jax.set_mesh(mesh):
         state = jax.jit(update.init, out_shardings=shardings(update.shapes))(init_key)
+        # One more update than is timed: the first also loads the program, and fills caches.
         for number in range(UPDATES + 1):
             print(f"update {number} of {UPDATES} ..." if number else "a first update ...", file=sys.stderr)
-            begun = time.perf_counter()
+            start = time.perf_counter()
             state, _ = jax.block_until_ready(update.step(state, batch, dropout_key))
-            seconds.append(time.perf_counter() - begun)
+            seconds.append(time.perf_counter() - start)
     each = statistics.median(seconds[1:])
-    found = {
+    timing = {
         "seconds": seconds[1:],
         "minutes": cfg.steps * each / 60,
         "flops_per_second": update_flops(config, rows, length, length) / each,
     }
     if peak_flops():
-        found["utilisation"] = found["flops_per_second"] / peak_flops()
-    return found
+        timing["utilisation"] = timing["flops_per_second"] / peak_flops()
+    return timing

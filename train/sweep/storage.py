@@ -30,14 +30,21 @@ warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats, t
 
 
 def connect(url: str | None, workdir: Path, silence: int) -> BaseStorage:
-    """Returns the storage at a URL, or of the sweep's own file; without a heartbeat for `silence` seconds a worker is
-    dead, but Optuna's proxy (grpc://HOST:PORT) carries no heartbeats. Raises `UserError` where it cannot be used.
+    """Returns the storage at a URL; without one, of the sweep's own file.
+
+    A worker without a heartbeat for `silence` seconds counts as dead. Optuna's proxy (grpc://HOST:PORT) carries no
+    heartbeats.
+
+    Raises:
+      UserError: the storage cannot be used.
     """
     own = workdir / "sweep" / "study.db"
     if url is None and (own.is_symlink() or own.parent.is_symlink()):
         raise UserError(f"{own}: a link to elsewhere; give the database that you mean as --storage=URL")
     place = URL.create("sqlite", database=str(own)) if url is None else make_url(url)
     kind = place.get_backend_name()
+
+    # A proxy stands in front of a database that another machine has.
     if kind == "grpc":
         proxy = GrpcStorageProxy(host=place.host or "localhost", port=place.port or _PORT)
         try:
@@ -45,20 +52,24 @@ def connect(url: str | None, workdir: Path, silence: int) -> BaseStorage:
         except ConnectionError as error:
             raise UserError(f"--storage={url}: no Optuna proxy answers there") from error
         return proxy
+
+    # A database, or a file of SQLite. A connection that its server has closed meanwhile is made anew.
     engine: dict[str, Any] = {"pool_pre_ping": True}
     if kind == "sqlite":
         # Each connection is closed after its use: one that a pool kept would never be.
         engine = {"poolclass": NullPool, "connect_args": {"timeout": 60}}
     address = place.render_as_string(hide_password=False)
 
-    def opened() -> RDBStorage:
+    def open_database() -> RDBStorage:
+        # Six heartbeats may be lost before a worker counts as dead.
         return RDBStorage(address, engine, heartbeat_interval=max(1, silence // 6), grace_period=silence)
 
+    # Workers that start together create the tables together: one of them succeeds, and the others try again.
     for _ in range(4):
         with suppress(SQLAlchemyError):
-            return opened()
-        sleep(1)  # workers that start together create the tables together: one of them succeeds
-    return opened()
+            return open_database()
+        sleep(1)
+    return open_database()
 
 
 @contextmanager
