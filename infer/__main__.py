@@ -31,9 +31,10 @@ from vaswani.data.corpus import target_language
 from vaswani.data.imported import Unigram
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
-from vaswani.files import folder, folders
+from vaswani.files import folders
 from vaswani.infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
 from vaswani.infer.translate.options import FULL_BATCH
+from vaswani.run.builtin import run_folder
 from vaswani.run.config import read_config
 from vaswani.run.connect import connect
 from vaswani.tasks import TRANSLATION
@@ -49,7 +50,7 @@ def check(options: Any) -> None:
         raise UserError("give one of --split=test, --corpus=SPEC, or both --source=FILE and --reference=FILE")
     check_output(options.output, source=options.source, reference=options.reference)
     first, *_ = folders("workdir", options.workdir)
-    task = read_config(folder("workdir", first)).task
+    task = read_config(run_folder("workdir", first)).task
     if options.row_length is not None and task != "language_model":
         raise UserError("--row_length is for language models; this run's task is another")
 
@@ -61,7 +62,7 @@ def main(options: Any) -> None:
     if others:
         evaluate_translations(options)
         return
-    task = read_config(folder("workdir", first)).task
+    task = read_config(run_folder("workdir", first)).task
     evaluated = evaluated_task(task, options.corpus)
     if evaluated in TRANSLATION:
         evaluate_translations(options)

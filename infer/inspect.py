@@ -11,9 +11,9 @@ from typing import Any
 from absl import flags
 
 from vaswani.errors import UserError
-from vaswani.files import folder
 from vaswani.infer.options import start
 from vaswani.keys import flat
+from vaswani.run.builtin import run_folder
 from vaswani.run.config import read_config
 
 
@@ -63,7 +63,7 @@ def as_text(facts: dict[str, Any]) -> str:
 
 def main(options: Any) -> None:
     """Prints the summary of a run."""
-    facts = summary(folder("workdir", options.workdir))
+    facts = summary(run_folder("workdir", options.workdir))
     print(json.dumps(facts, indent=2) if options.json else as_text(facts))
 
 

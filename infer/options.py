@@ -11,9 +11,10 @@ from ml_collections import ConfigDict
 
 from vaswani import command
 from vaswani.errors import UserError
-from vaswani.files import folder, folders, output_file
+from vaswani.files import folders, output_file
 from vaswani.infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
 from vaswani.run import changes, connect
+from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS
 from vaswani.run.signals import Signals, leave
 
@@ -49,7 +50,7 @@ def _check_no_file(options: Any) -> None:
         return
     workdirs = folders("workdir", options.workdir) if isinstance(options.workdir, str) else options.workdir
     for workdir in workdirs:
-        if workdir and folder("workdir", workdir).is_file():
+        if workdir and run_folder("workdir", workdir).is_file():
             raise UserError(f"--workdir={workdir}: this is a file; name the folder of a run")
 
 

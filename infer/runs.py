@@ -18,11 +18,12 @@ from ml_collections import ConfigDict
 from vaswani.data.imported import open_tokenizer
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import folder, folders
+from vaswani.files import folders
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
 from vaswani.notes import is_library
 from vaswani.run.averaging import check_began, load_choice, named_steps
+from vaswani.run.builtin import run_folder
 from vaswani.run.changes import check_unchanged
 from vaswani.run.config import SPLITS, read_config
 from vaswani.run.distributed import check_same_params
@@ -65,7 +66,7 @@ def open_run(
         checkpoint is damaged or another model's; or its config or tokenizer was changed after its training, unless
         `accept_changes` (`run.changes`).
     """
-    workdir = folder("workdir", workdir)
+    workdir = run_folder("workdir", workdir)
     config = read_config(workdir)
     allowed = (task,) if isinstance(task, str) else task
     if allowed and config.task not in allowed:

@@ -35,7 +35,9 @@ from vaswani.paper.heads.roles import RELATIONS
 from vaswani.paper.heads.sample import sample
 from vaswani.paper.heads.text import heads_text, stands_out
 
-WORKDIR = Path(os.environ.get("WORKDIR", "../runs/quickstart"))
+# The run of `make quickstart`, or else the one that comes with the code.
+trained = Path("../runs/quickstart")
+WORKDIR = os.environ.get("WORKDIR", str(trained) if trained.exists() else "builtin:quickstart")
 SENTENCES = int(os.environ.get("SENTENCES", "2500"))
 CASES = int(os.environ.get("CASES", "400"))
 

@@ -2,7 +2,7 @@
 
 python -m notebooks.build [notebooks/4_table_3_in_small.py ...]
 
-Without arguments it builds all of them. The third reads `runs/quickstart`, which `make quickstart` trains. Needs
+Without arguments it builds all of them. The third reads `runs/quickstart`, if `make quickstart` has trained it. Needs
 `pip install -e '.[notebooks]'`.
 
 The percent files are the sources: edit those, then build. What differs from one execution to the next, such as times

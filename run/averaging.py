@@ -13,6 +13,8 @@ from vaswani.errors import UserError
 from vaswani.notes import note
 from vaswani.numbers import counted, whole
 from vaswani.progress import Progress
+from vaswani.run.builtin import is_builtin
+from vaswani.run.builtin_weights import about, load_weights
 from vaswani.run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
 from vaswani.run.choices import CHOICES, EMA, averaged
 from vaswani.run.saved import DamagedError
@@ -125,6 +127,8 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
       UserError: `choice` names no intact checkpoint.
     """
     check_began(workdir)
+    if is_builtin(workdir):
+        return load_weights(workdir, choice)
     listed = list_checkpoints(workdir)
     checkpoints = listed
     load = load_ema if choice == EMA else load_params
@@ -153,7 +157,7 @@ def named_steps(steps: Sequence[int]) -> str:
 
 def check_began(workdir: Path) -> None:
     """Raises a `UserError` if this is the folder of a run that never made an update and has no checkpoint."""
-    is_run = (workdir / "config.json").is_file()
+    is_run = (workdir / "config.json").is_file() and not is_builtin(workdir)
     if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
         raise UserError(
             f"--workdir={workdir}: training never began in this folder, so there is no checkpoint: "
@@ -163,6 +167,9 @@ def check_began(workdir: Path) -> None:
 
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
+    if is_builtin(workdir):
+        step, saved_at = about(workdir)
+        return [Checkpoint(step, saved_at, {})]
     if not (workdir / "checkpoints").is_dir():
         return []
     with closing(Checkpoints(workdir / "checkpoints")) as checkpoints:

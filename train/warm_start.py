@@ -10,8 +10,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from vaswani.errors import UserError
-from vaswani.files import folder, sha256
+from vaswani.files import sha256
 from vaswani.run.averaging import load_choice
+from vaswani.run.builtin import run_folder
 from vaswani.run.changes import check_unchanged
 from vaswani.run.config import read_config
 from vaswani.run.distributed import check_same_params, is_main
@@ -70,15 +71,15 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
 
 def _split(source: str) -> tuple[Path, str]:
     """Splits RUN[:CHECKPOINT]. The name of a folder may have colons: the longest that there is, is meant."""
-    as_it_is = folder("init", source)
+    as_it_is = run_folder("init", source)
     if as_it_is.is_dir():
         return as_it_is, ""
     parts = source.split(":")
     for count in range(len(parts) - 1, 1, -1):
-        run = folder("init", ":".join(parts[:count]))
+        run = run_folder("init", ":".join(parts[:count]))
         if run.is_dir():
             return run, ":".join(parts[count:])
-    return folder("init", parts[0]), ":".join(parts[1:])
+    return run_folder("init", parts[0]), ":".join(parts[1:])
 
 
 def _same_subwords(theirs: Path, own: Path) -> bool:

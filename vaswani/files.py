@@ -20,6 +20,7 @@ from typing import Any
 from vaswani.errors import UserError
 
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
+BUILTIN = "builtin:"  # begins the name of a run that comes with the code (`run.builtin`)
 _LONGEST_NAME = 255  # bytes
 _DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
 _LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of files inside
@@ -49,7 +50,8 @@ def folders(flag: str, paths: str) -> list[str]:
         while count > 1 and not _is_folder(",".join(pieces[:count])):
             count -= 1
         path = ",".join(pieces[:count])
-        folder(flag, path)
+        if not path.startswith(BUILTIN):
+            folder(flag, path)
         found.append(path)
         pieces = pieces[count:]
     return found
@@ -104,10 +106,13 @@ def expanded(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:
-      UserError: it is a URL, which would silently become a local folder named `gs:`, no file can have this path, or it
-        begins with the home of a user who does not exist; the message begins with `where`.
+      UserError: it is a URL, which would silently become a local folder named `gs:`, or a model that comes with the
+        code, no file can have this path, or it begins with the home of a user who does not exist; the message begins
+        with `where`.
     """
     text = str(path)
+    if text.startswith(BUILTIN):
+        raise UserError(f"{where}: this model comes with the code and is only read; name a folder")
     if re.match(r"[A-Za-z][\w+.-]+:/", text):
         raise UserError(
             f"{where}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "

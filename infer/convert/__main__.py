@@ -9,6 +9,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --to=stablehlo         encoder and decoder as functions that JAX and XLA call without our code, on CPU, GPU and TPU
 --to=onnx              encoder and decoder as ONNX graphs, for ONNX Runtime from any language, and similar engines
 --to=safetensors       our parameters under their own names, config and tokenizer: bitwise the same when read again
+--to=builtin           a folder of run/models/, which --workdir=builtin:NAME opens: float16, scored on its test split
 
 --from=safetensors:DIR what --to=safetensors wrote
 --from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5 v1.0, GPT-2 as a language model,
@@ -28,7 +29,7 @@ from vaswani.errors import UserError
 from vaswani.files import expanded
 from vaswani.infer.options import define_run_flags, start
 
-OUT = ("ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
+OUT = ("builtin", "ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
 IN = ("fairseq", "huggingface", "safetensors")
 QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 

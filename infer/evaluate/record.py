@@ -16,6 +16,7 @@ from vaswani.errors import UserError
 from vaswani.files import output_file, write_text, writing
 from vaswani.infer.runs import Run, as_one
 from vaswani.infer.scores.bleu import ORACLE
+from vaswani.run.builtin import is_builtin
 from vaswani.run.config import SPLITS
 from vaswani.run.distributed import is_main
 from vaswani.run.parameters import count_parameters, params_sha256
@@ -78,6 +79,8 @@ def report(
 
 def _kept(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str) -> str:
     """Saves the record and the lines in the run; returns a note that says where, or why they cannot be."""
+    if is_builtin(model_run.workdir):
+        return "note: a model that comes with the code is only read, so the record is not kept"
     try:
         return f"kept in {save(model_run, record, lines, checkpoint, kind)}"
     except OSError as error:

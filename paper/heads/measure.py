@@ -36,6 +36,7 @@ from vaswani.paper.heads.roles import (
 )
 from vaswani.paper.heads.sample import CASES, Sample, sample
 from vaswani.progress import Progress
+from vaswani.run.builtin import is_builtin
 from vaswani.run.parameters import params_sha256
 
 WIDTH = 32  # rows are padded to a multiple of this, to limit the number of compiled shapes
@@ -287,6 +288,9 @@ def load_or_measure(model_run: Run, sentences: int = SENTENCES, cases: int = CAS
 
 def save(path: Path, result: dict[str, Any]) -> None:
     """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
+    if is_builtin(path.parent.parent):
+        print("note: a model that comes with the code is only read, so the result is not kept", file=sys.stderr)
+        return
     try:
         path.parent.mkdir(exist_ok=True)
         write_json(path, result)

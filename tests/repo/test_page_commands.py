@@ -19,6 +19,7 @@ from tests.repo.test_layout import tracked
 from tests.typed import complaints
 from tests.written import Command, commands, files
 from vaswani.data.corpora import CORPORA, corpus_folder
+from vaswani.run.builtin import names
 
 SPLITS = ("train", "valid", "test")
 ROOT = Path(__file__).parent.parent.parent
@@ -260,7 +261,7 @@ class Reader:
         His own is what the page says, before `place`, that he supplies.
         """
         around = {path, *map(str, Path(path).parents)}
-        if path in in_the_repository() or around & self.made:
+        if path in in_the_repository() or path in names() or around & self.made:
             return True
         if any(path in map(str, Path(made).parents) for made in self.made):
             return True
