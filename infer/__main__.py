@@ -33,7 +33,6 @@ from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import folders
 from vaswani.infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
-from vaswani.infer.translate.options import FULL_BATCH
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import read_config
 from vaswani.run.connect import connect
@@ -137,7 +136,7 @@ def evaluate_translations(options: Any) -> None:
         decoding(options, model_run.config),
         others,
         has_oracle_length=options.oracle_length,
-        batch_tokens=options.batch_tokens or FULL_BATCH,
+        batch_tokens=options.batch_tokens,
     )
     table = partial(translations.table, lowercase=model_run.config.data.lowercase)
     report(options, model_run, record, hypotheses, table)

@@ -14,7 +14,7 @@ from vaswani.infer.inside.lens import Lens, logit_lens
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import check_lengths
-from vaswani.infer.translate.options import FULL_BATCH, Decoding, check, chosen
+from vaswani.infer.translate.options import Decoding, check, chosen
 from vaswani.infer.translate.translator import Hypothesis, Translation, Translator, translate_one
 from vaswani.notes import as_library
 from vaswani.numbers import counted
@@ -38,7 +38,7 @@ class LoadedRun:
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
         self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
-        self.batch_tokens = FULL_BATCH if batch_tokens is None else batch_tokens
+        self.batch_tokens = batch_tokens
 
     def __repr__(self) -> str:
         config = self.run.config
@@ -198,8 +198,7 @@ def load(
         raise UserError(f"workdir is {shown(workdir)}; it must be the folder of a run, a string or a Path")
     if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
         raise UserError(
-            f"batch_tokens is {shown(batch_tokens)}; it must be a whole number, at least 1, or None for the default of"
-            f" {FULL_BATCH:,}"
+            f"batch_tokens is {shown(batch_tokens)}; it must be a whole number, at least 1, or None for the default"
         )
     try:
         with as_library():

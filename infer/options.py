@@ -12,7 +12,16 @@ from ml_collections import ConfigDict
 from vaswani import command
 from vaswani.errors import UserError
 from vaswani.files import folders, output_file
-from vaswani.infer.translate.options import FULL_BATCH, STOPPINGS, Decoding, allowed, chosen, limits
+from vaswani.infer.translate.options import (
+    ACCELERATED,
+    FULL_BATCH,
+    NARROW_BEAM,
+    STOPPINGS,
+    Decoding,
+    allowed,
+    chosen,
+    limits,
+)
 from vaswani.run import changes, connect
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS
@@ -91,7 +100,8 @@ def define_batch_flag() -> None:
         "batch_tokens",
         None,
         "source positions of a batch, padding included, whose sentences are searched together: more keep a GPU busy, "
-        f"fewer need less memory; default: {FULL_BATCH:,}",
+        f"fewer need less memory; default: {FULL_BATCH:,} on a CPU, elsewhere {ACCELERATED * FULL_BATCH:,}, or fewer "
+        f"with a beam above {NARROW_BEAM} or an ensemble",
         lower_bound=1,
         upper_bound=1 << 24,
     )

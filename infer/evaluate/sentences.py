@@ -9,7 +9,7 @@ from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.infer.runs import Run, as_one, corpus_named, key_named
 from vaswani.infer.scores.pairs import language_of, read_pair
-from vaswani.infer.translate.options import FULL_BATCH, Decoding
+from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translation, Translator, note_unknown
 from vaswani.numbers import counted
 from vaswani.progress import Progress
@@ -67,7 +67,12 @@ def name_of(file: str) -> str:
 
 
 def translate(
-    runs: Sequence[Run], sentences: Sentences, decoding: Decoding, job: str, unit: str, batch_tokens: int = FULL_BATCH
+    runs: Sequence[Run],
+    sentences: Sentences,
+    decoding: Decoding,
+    job: str,
+    unit: str,
+    batch_tokens: int | None = None,
 ) -> tuple[list[Translation], float]:
     """Returns the translations by a run, or by an ensemble of several, and the wall time in seconds.
 

@@ -12,7 +12,7 @@ from vaswani.infer.scores.bleu import Score
 from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.scores.lengths import by_length
 from vaswani.infer.scores.perplexity import perplexity
-from vaswani.infer.translate.options import FULL_BATCH, Decoding
+from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import note_unknown
 
 
@@ -80,7 +80,7 @@ def evaluate(
     others: Sequence[Run] = (),
     *,
     has_oracle_length: bool = False,
-    batch_tokens: int = FULL_BATCH,
+    batch_tokens: int | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Returns the result record, of JSON values, and the translations; with `others`, those of an ensemble.
 

@@ -46,7 +46,7 @@ from vaswani.infer.options import (
     within_limits,
 )
 from vaswani.infer.translate.consensus import METRICS
-from vaswani.infer.translate.options import FULL_BATCH, Sampling
+from vaswani.infer.translate.options import Sampling
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program
@@ -184,8 +184,8 @@ def main(options: Any) -> None:
     model_config, params = as_one(runs)
     params = jax.device_put(params)
     tokenizer = runs[0].tokenizer
-    batch_tokens = options.batch_tokens or FULL_BATCH
-    translator = Translator(model_config, tokenizer, chosen, max_input=options.max_input, batch_tokens=batch_tokens)
+    sizes = {"max_input": options.max_input, "batch_tokens": options.batch_tokens}
+    translator = Translator(model_config, tokenizer, chosen, **sizes)
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)

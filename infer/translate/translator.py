@@ -24,7 +24,7 @@ from vaswani.errors import UserError
 from vaswani.ids import EOS, UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
-from vaswani.infer.translate.options import FULL_BATCH, Decoding, chosen
+from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
 from vaswani.notes import note
@@ -41,7 +41,6 @@ SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
 AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
-NARROW_BEAM = 4  # the largest beam with which `AT_ONCE` batches are in memory; wider beams and ensembles have fewer
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 
@@ -98,7 +97,7 @@ class Translator:
       tokenizer: text to ids and back.
       decoding: options of beam search or sampling; line i's samples depend only on the seed, on i and on the line.
       max_input: source subwords (EOS included) beyond which a line is split; at most the model's learned positions.
-      batch_tokens: source positions in a full batch; fewer for beams above `WIDE_BEAM`, to save memory.
+      batch_tokens: source positions in a full batch, None for `full_batch`; fewer for beams above `WIDE_BEAM`.
       mesh: devices to shard batches over, by rows; None for all of them (`run.sharding.data_mesh()`). With several
         processes each translates its share, and each gets all translations.
 
@@ -113,7 +112,7 @@ class Translator:
         decoding: Decoding,
         *,
         max_input: int = MAX_INPUT,
-        batch_tokens: int = FULL_BATCH,
+        batch_tokens: int | None = None,
         mesh: Mesh | None = None,
     ) -> None:
         if decoding.beam > tokenizer.vocab_size:
@@ -121,10 +120,12 @@ class Translator:
         self._mesh = data_mesh() if mesh is None else mesh
         self.tokenizer = tokenizer
         self._decoding = decoding
-        self._batch_tokens = batch_tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         configs = model_config if isinstance(model_config, tuple) else (model_config,)
-        on_one_cpu = self._mesh.size == 1 and self._mesh.devices.item().platform == "cpu"
+        platform = self._mesh.devices.flat[0].platform
         caches = max(NARROW_BEAM, decoding.rows) * len(configs)
+        tokens = full_batch(platform, caches) if batch_tokens is None else batch_tokens
+        self._batch_tokens = tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
+        on_one_cpu = self._mesh.size == 1 and platform == "cpu"
         self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
         limits = [config.encoding.limit for config in configs if config.encoding.limit]
         self._positions = min(limits, default=None)  # of the shortest table of learned positions

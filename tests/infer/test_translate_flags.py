@@ -101,9 +101,9 @@ class Options(SimpleNamespace):
         return SimpleNamespace(value=getattr(self, name))
 
 
-@pytest.mark.parametrize(("given", "searched"), [(None, 2_048), (96, 96)])
+@pytest.mark.parametrize(("given", "searched"), [(None, None), (96, 96)])
 def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
-    given: int | None, searched: int, run: Run, monkeypatch: pytest.MonkeyPatch
+    given: int | None, searched: int | None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("vaswani.infer.translate.translator.Translator", translator)

@@ -20,7 +20,7 @@ from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.infer.translate import stages
 from vaswani.infer.translate.breaks import break_of
-from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.options import Decoding, Sampling, full_batch
 from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import init_params
@@ -277,6 +277,27 @@ def test_a_wide_beam_takes_smaller_batches_and_none_exceeds_the_vocabulary(confi
     assert sizes == [256, 256, 64, 16, 4]
     with pytest.raises(UserError, match=f"beam is 900; it must be at most {tokenizer.vocab_size}, the vocabulary"):
         make(config, tokenizer, beam=900)
+
+
+@pytest.mark.parametrize(
+    ("platform", "caches", "positions"),
+    [
+        ("cpu", 4, 2_048),
+        ("cpu", 32, 2_048),
+        ("gpu", 1, 16_384),
+        ("gpu", 4, 16_384),  # 512 rows of 32
+        ("tpu", 8, 8_192),
+        ("tpu", 100, 2_048),
+    ],
+)
+def test_an_accelerator_searches_more_at_a_time_unless_a_sentence_needs_much_memory(platform, caches, positions):
+    assert full_batch(platform, caches) == positions
+
+
+def test_without_a_size_of_batches_the_device_and_the_caches_of_a_sentence_decide(config, tokenizer, monkeypatch):
+    monkeypatch.setattr("vaswani.infer.translate.translator.full_batch", lambda platform, caches: 1_000 + caches)
+    assert make((config,) * 2, tokenizer, beam=5, batch_tokens=None)._batch_tokens == 1_010
+    assert make(config, tokenizer, beam=5, batch_tokens=1)._batch_tokens == 1
 
 
 def test_samples_depend_on_seed_and_line_only(config, tokenizer, params):

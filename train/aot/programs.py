@@ -25,7 +25,7 @@ from vaswani.data.batching import Batch
 from vaswani.data.pipeline import row_lengths
 from vaswani.errors import UserError, one_line
 from vaswani.extras import pip_install
-from vaswani.infer.translate.options import FULL_BATCH
+from vaswani.infer.translate.options import full_batch
 from vaswani.memory import most_allowed
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer, init_params
@@ -190,7 +190,7 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
       TooLarge: it does not fit.
     """
     length = min(SEARCH_LENGTH, config.encoding.limit or SEARCH_LENGTH)
-    rows = FULL_BATCH // length
+    rows = full_batch(mesh.devices.flat[0].platform, cfg.decode.beam) // length
     rows += -rows % row_parts(mesh)
     abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))
     params = placed_shapes(abstract_params, mesh)
