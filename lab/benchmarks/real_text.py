@@ -114,7 +114,9 @@ def their_engine(options: Any, arithmetic: str, threads: int) -> Translate:
 
     folder = Path(options.exported) / arithmetic
     decode = json.loads((folder / "decode.json").read_text())
-    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=arithmetic, intra_threads=threads)
+    # As its user would set it: a batch on each processor, not one on all.
+    kind = {"device": "cpu", "compute_type": arithmetic}
+    translator = ctranslate2.Translator(str(folder), inter_threads=threads, intra_threads=1, **kind)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
 
     def translate(lines: list[str]) -> tuple[list[str], int]:

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
+import numpy as np
 import pytest
 
 from lab.benchmarks import real_text
@@ -10,6 +12,7 @@ from tests import tiny
 from tests.extras import needed
 from vaswani.errors import UserError
 from vaswani.ids import EOS
+from vaswani.model.config import ModelConfig
 
 
 def test_a_wrong_reference_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,10 +30,10 @@ def test_contenders_have_the_same_processors_and_run_once_before_they_are_timed(
     from lab.benchmarks import decoding
 
     calls: list[str] = []
-    threads: list[int] = []
+    threads: list[tuple[int, int]] = []
 
     def model(config, params, folder, kind, **options):
-        threads.append(options["intra_threads"])
+        threads.append((options["inter_threads"], options["intra_threads"]))
         Path(folder).mkdir()
         (Path(folder) / "model.bin").write_bytes(b"weights")
         return kind
@@ -51,9 +54,24 @@ def test_contenders_have_the_same_processors_and_run_once_before_they_are_timed(
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(decoding, name, fake, raising=False)
-    decoding.time_one_batch(SimpleNamespace(vocab_size=100, sentences=1, beam=1, rounds=1))
-    assert threads == [7, 7]
+    decoding.time_one_batch(SimpleNamespace(vocab_size=100, sentences=8, beam=1, rounds=1))
+    assert threads == [(7, 1), (7, 1)]
     assert set(calls[: calls.index("timed")]) == {"ours", "float32", "int8"}
+
+
+def test_fewer_sentences_than_processors_have_several_each() -> None:
+    from lab.benchmarks.decoding import threads
+
+    assert threads(8, 1) == {"inter_threads": 1, "intra_threads": 8}
+    assert threads(8, 3) == {"inter_threads": 3, "intra_threads": 2}
+
+
+def test_a_batch_is_divided_among_what_runs_at_once() -> None:
+    from lab.benchmarks.decoding import their_search
+
+    peer = mock.Mock(num_translators=2)
+    their_search(peer, ModelConfig(vocab_size=10), np.full((5, 3), 7, np.int32), beam=4)()
+    assert peer.translate_batch.call_args.kwargs["max_batch_size"] == 3
 
 
 def test_a_disturbed_round_is_dropped_whichever_contender_it_is_of() -> None:
@@ -134,7 +152,7 @@ def test_flags_of_decoding_that_time_nothing_are_refused() -> None:
 def test_both_engines_search_among_the_same_translations(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    needed("ctranslate2")
+    ctranslate2 = needed("ctranslate2")
     run = tiny.random_run(N=1, positions="learned", max_positions=40)  # which never ends a sentence by itself
     if kind == "the empty translation is the best":
         run = tiny.ending_run()
@@ -145,5 +163,8 @@ def test_both_engines_search_among_the_same_translations(
     options = SimpleNamespace(workdir="x", exported=tmp_path)
     real_text.export(options, tmp_path)
     ours, _ = real_text.our_engine(options, "float32", "full")(["The dog sleeps."])
-    theirs, _ = real_text.their_engine(options, "float32", 1)(["The dog sleeps."])
+    translator = mock.Mock(wraps=ctranslate2.Translator)
+    monkeypatch.setattr(ctranslate2, "Translator", translator)
+    theirs, _ = real_text.their_engine(options, "float32", 2)(["The dog sleeps."])
+    assert translator.call_args.kwargs.items() >= {"inter_threads": 2, "intra_threads": 1}.items()
     assert (ours == [""]) == (theirs == [""]) == kind.startswith("the empty")
