@@ -65,11 +65,12 @@ def our_step(
 class Peer(NamedTuple):
     """How PyTorch computes; the default is eager float32.
 
-    `fast` is TF32, bfloat16 autocast and fused Adam. `half` has activations and gradients in bfloat16 throughout, with
-    float32 master weights, in the place of autocast. `mode` is that of `torch.compile`, and empty for eager. `chunk` is
-    the number of positions whose logits exist at a time; 0 for all.
+    `fused` is fused Adam. `fast` is that, bfloat16 autocast and, on a GPU, TF32. `half` has activations and gradients
+    in bfloat16 throughout, with float32 master weights, in the place of autocast. `mode` is that of `torch.compile`,
+    and empty for eager. `chunk` is the number of positions whose logits exist at a time; 0 for all.
     """
 
+    fused: bool = False
     fast: bool = False
     half: bool = False
     mode: str = ""
@@ -110,7 +111,7 @@ def torch_step(
         masters = [weight.detach().clone().requires_grad_() for weight in weights]
         model.to(torch.bfloat16)
         positions = positions.to(torch.bfloat16)
-    adam = torch.optim.Adam(masters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=peer.fast or None)
+    adam = torch.optim.Adam(masters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=peer.fused or peer.fast or None)
     kind = torch.bfloat16 if peer.half else torch.float32
     causal = nn.Transformer.generate_square_subsequent_mask(batch.target.ids_bt.shape[1], device=device, dtype=kind)
     ids = (batch.source.ids_bt, batch.target.ids_bt, batch.labels_bt)
@@ -123,7 +124,7 @@ def torch_step(
         x = decoder(x, memory, tgt_mask=causal, tgt_is_causal=True)
         return _torch_loss(x.flatten(0, 1), embed.weight, target_out.flatten(), peer.chunk)
 
-    if peer.fast:
+    if peer.fast and device != "cpu":
         torch.set_float32_matmul_precision("high")
     forward = torch.compile(loss_of, mode=peer.mode) if peer.mode else loss_of
     is_cast = peer.fast and not peer.half

@@ -8,6 +8,7 @@ subwords, dropout 0.1, label smoothing 0.1, 2,048 tokens per side in rows of 32 
 `python -m train` runs: with each kind of dropout bits, and with `loss.chunk=0` (unchunked). PyTorch's uses
 `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (whose attention is SDPA) and `torch.optim.Adam`; it
 shares one embedding and applies dropout in the same places as ours, which is less work than the layers' default.
+`torch-fused` has fused Adam; `torch-bfloat16` that and bfloat16 autocast, where ours stays in float32.
 
 Rounds alternate between them. Each runs an untimed step before the timed one, since a step right after PyTorch's
 finds memory and processors as PyTorch left them and takes up to half as long again. A step that got less than 90 % of
@@ -27,7 +28,7 @@ from typing import Any
 
 from absl import flags
 
-from lab.benchmarks.contenders import our_step, torch_step
+from lab.benchmarks.contenders import EAGER, Peer, our_step, torch_step
 from lab.benchmarks.decoding import timed
 from vaswani.command import run
 from vaswani.data.batching import random_batch
@@ -41,7 +42,8 @@ ROUNDS = flags.DEFINE_integer("rounds", 9, "samples of each contender", lower_bo
 TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check that this program works")
 MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
 
-CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", "torch")
+PEERS = {"torch": EAGER, "torch-fused": Peer(fused=True), "torch-bfloat16": Peer(fast=True)}
+CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", *PEERS)
 
 
 def sample(run: Callable[[], Any]) -> tuple[float, float]:
@@ -71,8 +73,8 @@ def main(_: list[str]) -> None:
     batch = random_batch(TOKENS.value // LENGTH.value, LENGTH.value, config.vocab_size)
 
     def build(name: str) -> Callable[[], Any]:
-        if name == "torch":
-            return torch_step(config, batch).run
+        if name in PEERS:
+            return torch_step(config, batch, peer=PEERS[name]).run
         if name == "ours-unchunked":
             return our_step(config, batch, chunk=0).run
         return our_step(dataclasses.replace(config, dropout_bits=name.removeprefix("ours-")), batch).run
@@ -91,7 +93,8 @@ def main(_: list[str]) -> None:
             samples[name].append(sample(runs[name]))
             print(f"{number + 1}/{ROUNDS.value} {name} {samples[name][-1][0]:.3f} s", file=sys.stderr)
     medians = report(samples, memory)
-    for name, other in (("ours-threefry", "torch"), ("ours-hash", "torch"), ("ours-threefry", "ours-unchunked")):
+    pairs = [(name, other) for name in ("ours-threefry", "ours-hash") for other in PEERS]
+    for name, other in (*pairs, ("ours-threefry", "ours-unchunked")):
         print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
 
 

@@ -301,7 +301,12 @@ def test_pytorch_starts_from_our_weights_in_every_form() -> None:
     expected = -np.mean(0.9 * right + 0.1 * log_probs.mean(axis=2))
     others = (log_probs.sum(axis=2) - right) / (config.vocab_size - 1)
     assert float(our_step(config, batch).run()) == pytest.approx(-np.mean(0.9 * right + 0.1 * others), rel=1e-5)
-    forms = {Peer(): 1e-5, Peer(chunk=5): 1e-5, Peer(fast=True): 1e-2, Peer(fast=True, half=True, chunk=5): 1e-2}
+    forms = {
+        Peer(): 1e-5,
+        Peer(fused=True, chunk=5): 1e-5,
+        Peer(fast=True): 1e-2,
+        Peer(fast=True, half=True, chunk=5): 1e-2,
+    }
     for peer, tolerance in forms.items():
         step = torch_step(config, batch, peer=peer, params=params, rate=lambda update: 1e-2)
         assert float(step.run()) == pytest.approx(expected, rel=tolerance)
