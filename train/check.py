@@ -65,15 +65,11 @@ ABOVE_0 = ("optim.lr", "optim.eps")
 MUP = {"task": ("translation", "denoising"), "optim.name": ("adam",), "optim.clip_norm": (0.0,)}
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
 OF_ADAM = ("optim.b1", "optim.b2", "optim.eps")  # Adafactor has means of squares alone, with decays of its own
-# Tasks whose models have no encoder-decoder attention; and what then has no effect with a mixer that is no attention.
+# Tasks whose models have no encoder-decoder attention; and what then has no effect with a mixer without attention
+# weights, or without heads.
 ONE_STACK = ("language_model", "masked_lm", "classification", "vision")
-OF_ATTENTION = {
-    "model.P_drop_attention": ("linear", "recurrent", "convolution"),
-    "model.scale_attention": ("linear", "recurrent", "convolution"),
-    "model.softmax_one": ("linear", "recurrent", "convolution"),
-    "model.qk_norm": ("recurrent", "convolution"),
-    "model.biases": ("recurrent", "convolution"),
-}
+OF_WEIGHTS = ("model.P_drop_attention", "model.scale_attention", "model.softmax_one")
+OF_HEADS = ("model.qk_norm", "model.biases")
 # Keys that the models of these tasks would ignore. The softmax of the first two always has a bias, and over classes a
 # matrix of its own; images have no embeddings of tokens.
 UNUSED = {
@@ -125,6 +121,8 @@ def _check_text(given: dict[str, Any], require: Require) -> None:
 
 def _check_model(given: dict[str, Any], defaults: dict[str, Any], require: Require) -> None:
     """Checks whether the model is one of the task, and that no key is set which it would ignore."""
+    from vaswani.model.mixers import MIXERS  # only now, since it loads jax
+
     task = given["task"]
     has_prefix = given["model.prefix"] != "none"
     fits = has_prefix == (task == "prefix_lm")
@@ -137,11 +135,14 @@ def _check_model(given: dict[str, Any], defaults: dict[str, Any], require: Requi
     require("model.cell", fits, f"lstm for task {task}, which has no other cell")
 
     mixer = given["model.mixer"]
-    for key, mixers in OF_ATTENTION.items():
-        would_be_ignored = task in ONE_STACK and mixer in mixers
+    ignored: list[str] = []
+    if task in ONE_STACK and mixer in MIXERS:  # model.config refuses others
+        can = MIXERS[mixer]
+        ignored += () if can.weights else OF_WEIGHTS
+        ignored += () if can.heads else OF_HEADS
+    for key in ignored:
         off = defaults[key]
-        what = f"{off} for task {task} with model.mixer={mixer}, which would ignore it"
-        require(key, not would_be_ignored or given[key] == off, what)
+        require(key, given[key] == off, f"{off} for task {task} with model.mixer={mixer}, which would ignore it")
     for key in UNUSED.get(task, ()):
         off = defaults[key]
         require(key, given[key] == off, f"{off} for task {task}, whose model would ignore it")

@@ -21,16 +21,17 @@ class Abilities(NamedTuple):
     weights: bool  # has attention weights, which can be shown
     relative: bool  # positions that act inside attention: rotary, ALiBi
     kernels: bool  # model.attention_impl other than einsum
-    gain: bool  # initial values that model.norm=deep can multiply
+    # Projections to heads, with their biases, their norms, and initial values that model.norm=deep multiplies.
+    heads: bool
 
 
 MIXERS = {
-    "attention": Abilities(weights=True, relative=True, kernels=True, gain=True),
-    "restricted": Abilities(weights=True, relative=True, kernels=False, gain=True),
-    "strided": Abilities(weights=True, relative=True, kernels=False, gain=True),
-    "linear": Abilities(weights=False, relative=False, kernels=False, gain=True),
-    "recurrent": Abilities(weights=False, relative=False, kernels=False, gain=False),
-    "convolution": Abilities(weights=False, relative=False, kernels=False, gain=False),
+    "attention": Abilities(weights=True, relative=True, kernels=True, heads=True),
+    "restricted": Abilities(weights=True, relative=True, kernels=False, heads=True),
+    "strided": Abilities(weights=True, relative=True, kernels=False, heads=True),
+    "linear": Abilities(weights=False, relative=False, kernels=False, heads=True),
+    "recurrent": Abilities(weights=False, relative=False, kernels=False, heads=False),
+    "convolution": Abilities(weights=False, relative=False, kernels=False, heads=False),
 }
 
 
@@ -46,7 +47,7 @@ def check_mixer(config: Any) -> None:
         )
     if config.encoding.distances and config.mixer != "attention":
         raise ValueError(f"{mixer} has no relative vectors; model.positions=shaw needs model.mixer=attention")
-    if config.norm == "deep" and not can.gain:
+    if config.norm == "deep" and not can.heads:
         raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
     if config.mixer == "recurrent" and config.d_model % 2:
         raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {config.d_model} is odd")
