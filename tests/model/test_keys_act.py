@@ -118,7 +118,7 @@ def without_a_use(task: str, config: CommonConfig) -> set[str]:
     if isinstance(config, RecurrentConfig):
         return {*SIZES, "neighbours", "kernel_width", "mup_width"} - {"N", "d_model"}
     adds_positions = config.positions in ("sinusoidal", "learned")
-    attends = task == "translation" or config.mixer not in ("recurrent", "convolution")
+    attends = task == "translation" or MIXERS[config.mixer].heads
     uses = {
         ("h", "d_k", "d_v"): attends,
         ("neighbours",): config.mixer in ("restricted", "strided"),
