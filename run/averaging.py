@@ -42,12 +42,14 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
     with Progress("loading", "checkpoints", total=len(steps), is_summarised=False) as progress:
         for step in progress.count(steps):
             params = load(step)
+            # Averaging needs the same names and shapes in all.
             these = jax.tree.map(np.shape, params)
             if shapes is not None and these != shapes:
                 raise UserError(
                     f"checkpoint {step} has other parameters than checkpoint {steps[0]}: they cannot be averaged"
                 )
             shapes = these
+            # A sum in float64, in place: the mean is divided once, at the end.
             if total is None:
                 total = jax.tree.map(lambda leaf: np.array(leaf, np.float64), params)
             else:
@@ -108,6 +110,7 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> list[int]:
+    # Backwards from the newest: each is as old as the interval asks, or is passed over.
     chosen: list[Checkpoint] = []
     for checkpoint in reversed(ordered):
         if len(chosen) < count and (not chosen or chosen[-1].time - checkpoint.time >= seconds):

@@ -86,11 +86,15 @@ class Checkpoints:
         self._saving: int | None = None  # the last step whose saving was started
         self._failure: UserError | None = None  # why that could not be written
         self._held = ExitStack()
+
+        # To read: without orbax's manager, which would create folders.
         if cfg is None:
             if not self.folder.is_dir():
                 raise UserError(f"{self.folder}: no such folder of checkpoints; has this run been trained?")
             self._left_out = saved.unreadable(self.folder)
             return
+
+        # To write: what a crash has left damaged goes out of the way before the manager reads the folder.
         if re.search(r"\[.*\]|\\", str(self.folder)):  # orbax takes it for a pattern, and loses what it has written
             raise UserError(f"{self.folder}: no checkpoint can be saved below square brackets or a backslash")
         with main_first("checkpoints", self.folder):
@@ -141,6 +145,7 @@ class Checkpoints:
         Raises:
           UserError: this save or the one before could not be written; the earlier checkpoints are intact.
         """
+        # One save at a time: the one before is finished first, and its error, if any, is raised here.
         self.wait()
         if step in self._manager.all_steps():
             return
@@ -188,6 +193,7 @@ class Checkpoints:
         if step is None:
             raise UserError(f"{self.folder}: there is no complete checkpoint here")
         folder = self.folder / str(step)
+        # What to do if this one is damaged; when the folder was opened it was not.
         earlier = max((saved_step for saved_step in self.steps() if saved_step < step), default=None)
         resume_from = f"checkpoint {earlier}" if earlier else "the beginning"
         cure = f"remove that folder to resume from {resume_from}"
@@ -252,6 +258,7 @@ class Checkpoints:
             self._check_ours()
             for partial in self.folder.glob(f"*{_TEMPORARY}"):
                 shutil.rmtree(partial, ignore_errors=True)
+            # What fails after the first failure is a consequence of it.
             if self._failure:
                 raise self._failure from self._failure.__cause__
             earlier = max((step for step in saved.steps(self.folder) if step != self._saving), default=None)

@@ -33,6 +33,7 @@ def main_first(what: str, folder: Path | None = None) -> Iterator[None]:
 
     No process goes on before all have finished, since without a shared disk the others may take as long as process 0.
     """
+    # The others wait until process 0 has left the block, which it enters at once.
     if not is_main():
         _meet(what)
         if folder is not None:
@@ -94,6 +95,7 @@ def _check_same(what: str, values: Any, cure: str) -> None:
     """Raises a `UserError` in every process if these JSON values are not those of process 0."""
     if jax.process_count() == 1:
         return
+    # Values of any size, as 32 bytes that all processes exchange: [p,k], k = 8 words for each process p.
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).digest()
     all_pk = multihost_utils.process_allgather(np.frombuffer(digest, np.uint32))
     others = [str(process) for process, own_k in enumerate(all_pk) if (own_k != all_pk[0]).any()]

@@ -129,6 +129,7 @@ def rename_damaged(folder: Path) -> None:
     Raises:
       UserError: there are checkpoints but all are damaged; nothing is renamed.
     """
+    # From the newest down; once one is intact, training can resume from it, and older ones are not read whole.
     damaged: dict[int, str] = {}
     intact: int | None = None
     for step in steps(folder):
@@ -148,6 +149,7 @@ def rename_damaged(folder: Path) -> None:
             f"{folder}: every checkpoint is damaged: {listed}; restore a copy of one, or remove that folder to train "
             "from the beginning"
         )
+    # Out of orbax's sight, but nothing is deleted.
     for step, how in damaged.items():
         checkpoint = folder / str(step)
         kept = folder / f"{step}.damaged"
@@ -167,6 +169,7 @@ def check_shapes(folder: Path, params: Any) -> None:
     with reading(folder):
         # By path, for a checkpoint of another model, which is to be refused by name, need not be of dicts.
         saved_shapes = named_shapes(_tree(folder)["params"])
+    # The first name that one of them lacks, or has in another shape, tells which model it is.
     model_shapes = named_shapes(params)
     for name in sorted(saved_shapes.keys() | model_shapes.keys()):
         in_checkpoint = saved_shapes.get(name, "absent")
@@ -229,6 +232,7 @@ def replace_reason(folder: Path, reason: str) -> None:
 
 def _replace(folder: Path, name: str, value: dict[str, Any]) -> None:
     """Rewrites a JSON file of a checkpoint; it never disagrees with its sum, even for a moment."""
+    # For a moment the file has no sum, which is allowed: first the sum goes, then the file, then its new sum comes.
     sums = checksums.read_sums(folder)
     others = {other: digest for other, digest in sums.items() if other != name}
     checksums.write_sums(folder, others, [])

@@ -101,10 +101,12 @@ def training_data(
     """
     with main_first("data", workdir):
         tokenizer, train_text, valid_text = prepare_all(cfg.data, workdir / "tokenizer.model", sides=sides)
+    # Both as the model reads them: as they are, or corrupted. Validation has the same holes in every run.
     train = examples(cfg, train_text, tokenizer, cfg.seed)
     valid = examples(cfg, valid_text, tokenizer, 0)
     if check:
         check(cfg, train)
+    # Rows longer than a table of learned positions are refused now, not in the middle of training.
     limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
     check_positions(cfg.data, limit, train, valid)
     _note_longest(cfg.data, valid)

@@ -106,6 +106,7 @@ def _data(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Data:
         )
     train = open_images(cfg, cfg.data.train)
     valid = open_images(cfg, cfg.data.valid)
+    # A batch has as many positions as one of texts: each patch is one, and so is a class token.
     rows = cfg.data.tokens_per_batch // image.positions
     if rows < 1:
         raise UserError(

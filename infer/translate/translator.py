@@ -161,13 +161,18 @@ class Translator:
         plain_search = self._decoding.sampling is None and self._decoding.groups == 1
         if required_of and not plain_search:
             raise UserError("a prefix or phrases can be required of plain search only, not of samples or groups")
+        # A line is a row of the search; one that is too long is several.
         rows: list[_Row] = []
         for line, text in enumerate(texts, first_line):
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
             rows += [_Row(line, [*ids, EOS]) for ids in pieces]
+
+        # The parameters once, where the mesh has them; then all rows, by length.
         with jax.set_mesh(self._mesh):
             placed = place_params(self._mesh, params)
             row_hypotheses = self._translate_rows(placed, rows, required_of, progress)
+
+        # Back to lines: the pieces of each in their order.
         found: list[list[list[Hypothesis]]] = [[] for _ in texts]  # of each line the hypotheses of its pieces
         for row, hypotheses in zip(rows, row_hypotheses, strict=True):
             found[row.line - first_line].append(hypotheses)
@@ -203,6 +208,7 @@ class Translator:
         rest = text[len(leading) :]
         if len(rest) < 2:
             return [ids[: self._max_input - 1]]
+        # Two halves, each of which may be too long again.
         place = break_of(rest)
         # A space between the pieces belongs to neither: a model of characters would read it, and write it twice.
         return self._cut(leading + rest[:place].rstrip()) + self._cut(leading + rest[place:])
@@ -217,6 +223,7 @@ class Translator:
         """Returns the hypotheses of each row."""
         sources = [row.ids for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
+        # Rows of similar lengths share a batch, so that little of it is padding.
         batches = length_batches(
             [len(source) for source in sources],
             self._row_lengths,
@@ -230,6 +237,7 @@ class Translator:
             with jax.set_mesh(self._mesh):  # that of the caller is not that of its threads
                 return self._decode(params, members, batch.padded(sources), required_of)
 
+        # One batch at a time, or on one CPU several (`AT_ONCE`). A line is done with its last piece.
         pieces_left = Counter(row.line for row in rows)
         done = 0
         threads = ThreadPoolExecutor(self._at_once)
@@ -255,6 +263,7 @@ class Translator:
         if rules is not None:
             arrays["rules"] = rules
         elif self._decoding.sampling is not None:
+            # A key for each line, by its number: its samples do not depend on the batch that it is in.
             padding = [0] * (len(source_bs) - len(rows))
             line_b = np.array([row.line for row in rows] + padding, np.uint32)
             fold_in_lines = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
