@@ -5,10 +5,11 @@
     python -m train.compile --config=configs/big.py --topology=v5e:4x4 --slices=2 --config.mesh.fsdp=4 --json
     python -m train.compile --config=configs/big.py --config.model.dtype=bfloat16 --topology=h100:8 --nosearch
 
-A topology is a TPU generation (v4, v5e, v5p, v6e) and the layout of its chips: v5e:2x2, v6e:4x4, v5p:2x2x2; or a GPU
-(a100, h100) and the number of them in one node: h100:1, h100:8. The train step is compiled for the longest rows, which
-need the most memory, and for those of the middle bucket, from which the time is estimated; beam search is compiled for
-a full batch of short sentences. This needs the extra `tpu`, or for GPUs `aot-gpu`, but no TPU or GPU, and takes minutes
+A topology is a TPU generation (v4, v5e, v5p, v6e, tpu7x) and the layout of its chips: v5e:2x2, v6e:4x4, v5p:2x2x2; or
+a GPU (a100, h100) and the number of them in one node: h100:1, h100:8. The train step is compiled for the longest rows,
+which need the most memory. For those of the middle bucket it is compiled with one and with two layers in each stack,
+from which FLOPs, collectives and time of the whole are estimated. Beam search is compiled for a full batch of short
+sentences. This needs the extra `tpu`, or for GPUs `aot-gpu`, but no TPU or GPU, and takes minutes
 at the paper's sizes. Nothing is executed. For GPUs the report also lists the calls to cuDNN, and says whether two runs
 give the same bits.
 

@@ -13,6 +13,7 @@ _NAMES = {
     "TPU v5 lite": "v5e",
     "TPU v5": "v5p",
     "TPU v6 lite": "v6e",
+    "TPU7x": "tpu7x",
     "A100": "a100",
     "H100": "h100",
     "H200": "h200",

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from vaswani.checked_json import read_json_lines
 from vaswani.errors import UserError
+from vaswani.run.folder import git
 from vaswani.table import Markdown, Table, as_markdown
 from vaswani.train.aot.gpus import cudnn_calls
 from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 
 RECORDS = Path("paper/records/compiled.jsonl")
-A_CHIP = 6_250  # positions per side and chip: weak scaling starts from the paper's 25,000 on four chips
 PARTS = ("compute", "memory", "links", "network")
 SIZES = (
     "record",
@@ -41,24 +41,10 @@ GPUS = (
     "FLOPs / analytic",
     "collectives MB",
 )
-WEAK = (
-    "record",
-    "chips",
-    "positions in an update",
-    "memory GiB",
-    "compute ms",
-    "memory ms",
-    "links ms",
-    "update ms",
-    "positions/s",
-    "of linear",
-)
 SECTIONS = (  # of the page: table, title, headings
     ("paper", "The paper's batch of 25,000 positions per side", SIZES),
     ("meshes", "Other meshes, and what does not fit", SIZES),
     ("gpus", "GPUs: the paper's batch of 25,000 positions per side on one card and on a node of eight", GPUS),
-    ("weak base", "Weak scaling of base: the same number of positions per chip on 4 to 256 chips", WEAK),
-    ("weak big", "Weak scaling of big: the same number of positions per chip on 4 to 256 chips", WEAK),
 )
 
 
@@ -83,12 +69,6 @@ def cases() -> list[Case]:
     too_many_tokens = "--config.data.tokens_per_batch=200000"
     rows.append(_case("meshes", "v5e-2x2-large", "big", "v5e:2x2", too_many_tokens, "--nosearch"))
     rows += _gpu_cases()
-    for model in ("base", "big"):
-        table = f"weak {model}"
-        rows.append(_case(table, "v5e-2x2", model, "v5e:2x2", "--nosearch"))  # the paper's batch on four chips, again
-        for topology, chips in (("v5e:4x4", 16), ("v5e:8x8", 64), ("v5e:16x16", 256)):
-            tokens = f"--config.data.tokens_per_batch={A_CHIP * chips}"
-            rows.append(_case(table, f"weak-{chips}", model, topology, tokens, "--nosearch"))
     return rows
 
 
@@ -127,7 +107,7 @@ def make_record(case: Case) -> dict[str, Any]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1) or not done.stdout:
         raise UserError(f"{' '.join(command)}: status {done.returncode}")
-    return {"name": case.name, "arguments": list(case.arguments), "report": json.loads(done.stdout)}
+    return {"name": case.name, "arguments": list(case.arguments), "git": git(), "report": json.loads(done.stdout)}
 
 
 def read_records() -> dict[str, dict[str, Any]]:
@@ -167,27 +147,23 @@ def _compilers(records: dict[str, dict[str, Any]]) -> list[str]:
 
 def _rows(reports: dict[str, dict[str, Any]], headings: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Returns the rows of a table, given its reports by the names of their records."""
-    rates = [_rate(report) for report in reports.values() if "estimate" in report]
-    first_rate = rates[0] if rates else 1.0
     rows: list[tuple[str, ...]] = []
     for name, report in reports.items():
-        cells = {"record": name, **_cells(report, first_rate)}
+        cells = {"record": name, **_cells(report)}
         rows.append(tuple(cells.get(heading, "-") for heading in headings))
     return rows
 
 
-def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
-    """Returns the cells of a report by heading, fewer where it does not fit; `first_rate` is that of the first row."""
+def _cells(report: dict[str, Any]) -> dict[str, str]:
+    """Returns the cells of a report by heading, fewer where it does not fit, or no time is estimated."""
     generation, _, _ = report["topology"].partition(":")
     chip = CHIPS[generation]
     slices = f"{report['slices']} x " if report["slices"] > 1 else ""
     tokens = report["config"]["data"]["tokens_per_batch"]
     cells = {
         "topology": f"{slices}{report['topology']}",
-        "chips": str(report["devices"]),
         "mesh": " ".join(f"{axis} {size}" for axis, size in report["mesh"].items() if size > 1) or "one device",
         "positions per chip": f"{tokens / report['devices']:,.0f}",
-        "positions in an update": f"{tokens:,}",
     }
     if "refused" in report:
         needed = report["refused"]["needed"] / GIB
@@ -196,7 +172,6 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
         return cells
     peak = report["train_longest"]["memory"]["peak"]
     program = report["train_middle"]
-    estimate = report["estimate"]
     megabytes = [f"{kind} {size / 1e6:,.0f}" for kind, size in _collective_bytes(program).items()]
     cells |= {
         "attention": report["config"]["model"]["attention_impl"],
@@ -204,24 +179,19 @@ def _cells(report: dict[str, Any], first_rate: float) -> dict[str, str]:
         "of HBM": f"{peak / chip.memory:.0%}",
         "FLOPs / analytic": f"{program['flops'] / program['flops_analytic']:.3f}",
         "collectives MB": "; ".join(megabytes),
-        "update ms": _range(estimate, "step_seconds", 1e3, ".1f"),
-        "bound by": max(PARTS, key=lambda part: estimate[f"{part}_seconds"]),
-        "positions/s": _range(estimate, "positions_per_second", 1.0, ",.0f"),
-        "hours": _range(estimate, "hours", 1.0, ".1f"),
-        "of linear": f"{_rate(report) / first_rate:.1%}",
     }
+    if "estimate" in report:
+        estimate = report["estimate"]
+        cells |= {
+            "update ms": _range(estimate, "step_seconds", 1e3, ".1f"),
+            "bound by": max(PARTS, key=lambda part: estimate[f"{part}_seconds"]),
+            "positions/s": _range(estimate, "positions_per_second", 1.0, ",.0f"),
+            "hours": _range(estimate, "hours", 1.0, ".1f"),
+        }
     if "kernels" in program:
         cells["cuDNN calls"] = str(cudnn_calls(program["kernels"]))
         cells["deterministic"] = "yes" if program["deterministic"] else "no"
-    for part in PARTS:
-        seconds = estimate[f"{part}_seconds"]
-        cells[f"{part} ms"] = f"{1e3 * seconds:.2f}"
     return cells
-
-
-def _rate(report: dict[str, Any]) -> float:
-    """Returns the lower estimate of positions per second and chip."""
-    return report["estimate"]["positions_per_second_least"] / report["devices"]
 
 
 def _collective_bytes(program: dict[str, Any]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The tables of docs/scaling.md are made from the committed records, which contain every required case."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from lab.scaling import cases as library
 from tests.conftest import ROOT
 from tests.train.test_compile import check
 from vaswani.markers import rewritten
+from vaswani.train.aot.hardware import CHIPS
+from vaswani.train.aot.report import estimate
 
 
 @pytest.fixture
@@ -31,6 +34,18 @@ def test_every_record_has_its_row_and_is_of_a_program_that_fits_or_says_why_not(
             assert record["report"]["refused"]["needed"] > record["report"]["refused"]["available"]
         else:
             check(record["report"])
+
+
+@pytest.mark.parametrize(
+    ("model", "flops", "traffic"),
+    [("base", 10_087_173_193_728, 72_862_756_864), ("big", 33_297_618_960_384, 120_731_279_360)],
+)
+def test_the_estimate_is_within_a_third_of_what_an_h200_measured(model: str, flops: int, traffic: int) -> None:
+    """The counts are those of `update_costs` for h100:1, with cuDNN, the dropout of "hash" and packed rows."""
+    measured = json.loads((ROOT / "lab/benchmarks/records/accelerator/step.json").read_text())["parts"]
+    seconds = measured[f"{model}: ours, cudnn, chunks of 8,192"]["milliseconds"] / 1e3
+    program = {"flops_analytic": flops, "traffic": traffic, "collectives": []}
+    assert estimate(CHIPS["h200"], program, 25_000, 1)["step_seconds_most"] == pytest.approx(seconds, rel=1 / 3)
 
 
 def test_a_product_by_cublas_is_no_call_of_cudnn(records: dict[str, dict[str, Any]]) -> None:

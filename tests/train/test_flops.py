@@ -19,7 +19,7 @@ from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
-from vaswani.train.aot.flops import counted_once, forward_flops, recomputed_flops, update_flops
+from vaswani.train.aot.flops import forward_flops, recomputed_flops, update_flops
 from vaswani.train.step import init_state, make_train_step
 
 TINY = ModelConfig(vocab_size=40, N=2, d_model=12, d_ff=20, h=2, d_k=4, d_v=6, P_drop=0.1, dropout_bits="hash")
@@ -38,16 +38,16 @@ def lowered(config: ModelConfig, rows: int, source: int, target: int, accumulate
     return make_train_step(goal, tx, accumulate).trace(state, batch, key)
 
 
-def products(jaxpr: Any, loops: bool = True) -> int:
-    """Counts FLOPs of all matrix products in a traced program and its sub-programs, with loops repeated or once."""
+def products(jaxpr: Any) -> int:
+    """Counts FLOPs of all matrix products in a traced program and its sub-programs, of every round of a loop."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             lengths = [equation.invars[0].aval.shape[axis] for axis in contracted]
             total += 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(lengths)
-        times = equation.params["length"] if loops and equation.primitive.name == "scan" else 1
-        total += times * sum(products(inner, loops) for inner in jaxprs_in_params(equation.params))
+        times = equation.params["length"] if equation.primitive.name == "scan" else 1
+        total += times * sum(products(inner) for inner in jaxprs_in_params(equation.params))
     return total
 
 
@@ -70,7 +70,6 @@ def test_the_count_is_that_of_every_product_in_the_train_step(variant: str) -> N
     config = dataclasses.replace(TINY, **VARIANTS[variant])
     step = lowered(config, 3, 5, 7).jaxpr.jaxpr
     assert update_flops(config, 3, 5, 7) + recomputed_flops(config, 3, 5, 7) == products(step)
-    assert counted_once(config, 3, 5, 7) == products(step, loops=False)
 
 
 @pytest.mark.slow
@@ -143,12 +142,3 @@ def test_only_attention_grows_with_the_row() -> None:
 
 def test_nothing_is_recomputed_without_remat() -> None:
     assert recomputed_flops(BASE, 2, 8, 8) == 0
-
-
-def test_a_peeled_iteration_is_the_backward_pass_of_a_layer_of_each_stack() -> None:
-    config = ModelConfig(vocab_size=50, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=3, scan_layers=True)
-    rows, source_length, target_length = 3, 5, 7
-    shape = rows, source_length, target_length
-    a_layer = update_flops(dataclasses.replace(config, N=3), *shape) - update_flops(config, *shape)
-    source = 3 * 2 * rows * source_length * 8 * 2 * (4 + 3)  # keys and values are made outside of the loops
-    assert counted_once(config, *shape, 2) - counted_once(config, *shape) == 2 * (a_layer - source) // 3

@@ -1,6 +1,6 @@
-"""Collectives in the text of compiled programs: every notation of groups, loops, and pieces of one collective."""
+"""Collectives in the text of compiled programs: every notation of groups, and pieces of one collective."""
 
-from vaswani.train.aot.hlo import Collective, Loop, collectives, kernels, loops, unordered_scatters
+from vaswani.train.aot.hlo import Collective, collectives, kernels, unordered_scatters
 
 PROGRAM = """HloModule jit_step
 
@@ -18,26 +18,6 @@ PROGRAM = """HloModule jit_step
 
 %condition (p: s32[]) -> pred[] {
   %all-reduce.9 = pred[]{:T(512)} all-reduce(%p), channel_id=9, replica_groups={}
-  %constant.1 = s32[]{:T(128)} constant(5)
-  ROOT %lt.1 = pred[]{:T(512)} compare(%p, %constant.1), direction=LT
-}
-
-%until_done (p: s32[]) -> pred[] {
-  %constant.2 = s32[]{:T(128)} constant(5)
-  %lt.2 = pred[]{:T(512)} compare(%p, %constant.2), direction=LT
-  ROOT %and.2 = pred[]{:T(512)} and(%p, %lt.2)
-}
-
-%step (p: f32[4]) -> f32[4] {
-  %all-gather.11 = f32[4]{0} all-gather(%p), channel_id=11, replica_groups=[2,4]<=[8], dimensions={0}
-}
-
-%add (a: f32[], b: f32[]) -> f32[] {
-  ROOT %sum = f32[] add(%a, %b)
-}
-
-%unused (p: f32[4]) -> f32[4] {
-  ROOT %all-reduce.10 = f32[4]{0} all-reduce(%p), channel_id=10, replica_groups={{0,1}}
 }
 
 ENTRY %main (p: f32[4]) -> f32[4] {
@@ -49,45 +29,28 @@ ENTRY %main (p: f32[4]) -> f32[4] {
   %send-done.6 = token[] send-done(%send.6), channel_id=2
   %collective-permute.7 = s32[8]{0} collective-permute(%p), channel_id=3, source_target_pairs={{0,1},{1,2},{2,0}}
   %while.8 = f32[4]{0} while(%p), condition=%condition, body=%body
-  %while.9 = f32[4]{0} while(%p), condition=%until_done, body=%step
+  %all-gather.11 = f32[4]{0} all-gather(%p), channel_id=11, replica_groups=[2,4]<=[8], dimensions={0}
   ROOT %all-to-all = f32[4]{0} all-to-all(%p), channel_id=4, replica_groups=mesh['axis_0'=8] {'axis_0':(1)2}
 }
 """
 
 
-def test_each_collective_is_read_once_with_its_bytes_group_and_times() -> None:
+def test_each_collective_is_read_once_with_its_bytes_and_group() -> None:
     assert sorted(collectives(PROGRAM, devices=8, slices=2)) == [
-        Collective("all-gather", 4 * 4, 4, 1),
-        Collective("all-gather", 256 * 8 * 2, 4, 1),
-        Collective("all-reduce", 1, 8, 5),
-        Collective("all-reduce", 4 * 4, 4, 5),
-        Collective("all-reduce", 2 * 3 * 4 + 5 * 2, 4, 1),
-        Collective("all-to-all", 4 * 4, 2, 1),
-        Collective("collective-permute", 8 * 4, 3, 1),
-        Collective("reduce-scatter", 2 * 2 * 8 * 4, 2, 1),
-        Collective("send", 128 * 8 * 4, 2, 1),
+        Collective("all-gather", 4 * 4, 4),
+        Collective("all-gather", 256 * 8 * 2, 4),
+        Collective("all-reduce", 1, 8),
+        Collective("all-reduce", 4 * 4, 4),
+        Collective("all-reduce", 2 * 3 * 4 + 5 * 2, 4),
+        Collective("all-to-all", 4 * 4, 2),
+        Collective("collective-permute", 8 * 4, 3),
+        Collective("reduce-scatter", 2 * 2 * 8 * 4, 2),
+        Collective("send", 128 * 8 * 4, 2),
     ]
 
 
 def test_a_program_of_one_device_has_no_collectives() -> None:
     assert collectives("ENTRY %main (p: f32[4]) -> f32[4] {\n  ROOT %x = f32[4] add(%p, %p)\n}\n", devices=1) == []
-
-
-def test_a_loop_with_a_round_before_it_runs_once_less() -> None:
-    peeled = PROGRAM.replace(
-        "  %while.8 = f32[4]{0} while(%p),",
-        """  %constant.0 = s32[]{:T(128)} constant(2)
-  %copy.0 = s32[]{:T(128)} copy(%constant.0), backend_config={}
-  %tuple.0 = (s32[]{:T(128)}, f32[4]{0}) tuple(%copy.0, %p)
-  %while.8 = f32[4]{0} while(%tuple.0),""",
-    )
-    assert loops(PROGRAM) == [Loop(0, 5)]
-    assert loops(peeled) == [Loop(2, 5)]
-    (before,), (after,) = (
-        [e.times for e in collectives(text, devices=8, slices=2) if e == e._replace(kind="all-reduce", bytes=16)]
-        for text in (PROGRAM, peeled)
-    )
-    assert (before, after) == (5, 3)
 
 
 ON_A_GPU = """HloModule jit_step
@@ -105,14 +68,6 @@ ON_A_GPU = """HloModule jit_step
   %attend.2 = bf16[8,8]{1,0} custom-call(%p, %p), custom_call_target="__cudnn$fmhaScaleBiasSoftmaxBackward"
 }
 
-%more (p: (s32[], f32[9,4])) -> pred[] {
-  ROOT %lt.1 = pred[] fusion(%p), kind=kLoop, calls=%compare
-}
-
-%compare (p: s32[]) -> pred[] {
-  ROOT %lt.2 = pred[] compare(%p, %p), direction=LT
-}
-
 %add (a: f32[], b: f32[]) -> f32[] {
   ROOT %sum = f32[] add(%a, %b)
 }
@@ -122,8 +77,6 @@ ENTRY %main (p: f32[9,4]) -> f32[9,4] {
   %all-reduce-done = bf16[64,8]{1,0} all-reduce-done(%all-reduce-start)
   %all-gather-start = (f32[2]{0}, f32[8]{0}) all-gather-start(%p), channel_id=2, replica_groups=[2,4]<=[8]
   %all-reduce-start.1 = (f32[2]{0}, f32[3]{0}) all-reduce-start(%p, %p), channel_id=3, replica_groups={{0,1}}
-  %while.8 = (s32[], f32[9,4]{1,0}) while(%p), condition=%more, body=%layer, \
-backend_config={"known_trip_count":{"n":"6"},"known_init_step":{"init":"1","step":"1"}}
   %fusion.1 = f32[9,4]{1,0} fusion(%p), kind=kInput, calls=%fused_scatter
   ROOT %fusion.2 = f32[9,4]{1,0} fusion(%p), kind=kInput, calls=%fused_ordered
 }
@@ -132,14 +85,13 @@ backend_config={"known_trip_count":{"n":"6"},"known_init_step":{"init":"1","step
 
 def test_what_a_program_for_gpus_starts_is_read_by_its_results() -> None:
     assert sorted(collectives(ON_A_GPU, devices=8)) == [
-        Collective("all-gather", 8 * 4, 4, 1),
-        Collective("all-reduce", 2 * 4 + 3 * 4, 2, 1),
-        Collective("all-reduce", 64 * 8 * 2, 2, 1),
+        Collective("all-gather", 8 * 4, 4),
+        Collective("all-reduce", 2 * 4 + 3 * 4, 2),
+        Collective("all-reduce", 64 * 8 * 2, 2),
     ]
 
 
-def test_calls_of_cudnn_are_counted_once_an_iteration_and_scatters_that_may_collide() -> None:
-    assert loops(ON_A_GPU) == [Loop(1, 7)]
-    assert kernels(ON_A_GPU) == {"__cudnn$fmhaScaleBiasSoftmax": 6, "__cudnn$fmhaScaleBiasSoftmaxBackward": 6}
+def test_calls_of_cudnn_and_scatters_that_may_collide_are_counted() -> None:
+    assert kernels(ON_A_GPU) == {"__cudnn$fmhaScaleBiasSoftmax": 1, "__cudnn$fmhaScaleBiasSoftmaxBackward": 1}
     assert unordered_scatters(ON_A_GPU) == 1
     assert kernels(PROGRAM) == {} and unordered_scatters(PROGRAM) == 0

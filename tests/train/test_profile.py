@@ -110,6 +110,7 @@ def test_an_accelerators_operations_are_those_of_its_own_threads(tmp_path: Path)
         ("TPU v5", "TPU v5p"),
         ("TPU v5p", "TPU v5p"),
         ("TPU v6 lite", "TPU v6e"),
+        ("TPU7x", "TPU7x half"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM"),
         ("NVIDIA H200", "NVIDIA H200 SXM"),

@@ -79,30 +79,6 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     return forward.encoder + forward.decoder - _source_keys_values(c, s) - unneeded
 
 
-def counted_once(
-    config: ModelConfig, rows: int, source_length: int, target_length: int, peeled: int = 0, chunks: int = 1
-) -> int:
-    """Returns the FLOPs of an update as the compiler counts them: the body of every loop once.
-
-    With `model.scan_layers` the layers of each stack are a loop; the source's keys and values are computed outside it.
-    `peeled` iterations of the backward loops, over both stacks, are outside too, and are counted. The `chunks` of the
-    softmax and its gradient are a loop.
-    """
-    c = config
-    forward = forward_flops(config, rows, source_length, target_length)
-    recomputed = recomputed_flops(config, rows, source_length, target_length)
-    softmax = 3 * forward.softmax
-    once = update_flops(config, rows, source_length, target_length) + recomputed
-    once -= softmax - softmax // chunks
-    if c.scan_layers:
-        forward_loop = forward.encoder + forward.decoder - _source_keys_values(c, rows * source_length)
-        backward_loop = 2 * forward_loop + recomputed
-        loops = forward_loop + backward_loop
-        once -= loops - loops // c.N
-        once += peeled * backward_loop // (2 * c.N)
-    return once
-
-
 def _recurrent(c: RecurrentConfig, s: int, t: int, source_length: int) -> tuple[int, int]:
     """Returns the operations of a recurrent translator's encoder and decoder; U h_j counts towards the decoder."""
     d = c.d_model

@@ -2,8 +2,10 @@
 
 TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
 links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives the usable part of
-the links' nominal rate. GPU: NVIDIA's data sheets for the A100, H100 and H200 (SXM), without sparsity, and the DGX user
-guides for the network, one adapter of 200 Gb/s (A100) or 400 Gb/s per GPU.
+the links' nominal rate. Of a TPU7x jax makes two devices, each with half of the chip's memory, peak and bandwidths; its
+links are taken to be as usable as those of a v5p, of the same nominal rate. GPU: NVIDIA's data sheets for the A100,
+H100 and H200 (SXM), without sparsity, and the DGX user guides for the network, one adapter of 200 Gb/s (A100) or 400
+Gb/s per GPU.
 """
 
 from typing import NamedTuple
@@ -12,7 +14,7 @@ GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """One accelerator; bandwidths in bytes/s, each in one direction.
+    """One device of jax; bandwidths in bytes/s, each in one direction.
 
     `link` is what a chip sends in a ring, in both directions together: two links of a TPU, all the NVLinks of a GPU.
     `network` is a chip's share of the data-centre network between slices or nodes.
@@ -31,6 +33,7 @@ CHIPS = {
     "v5e": Chip("TPU v5e", 16 * GIB, 197e12, 819e9, 90e9, 3.125e9),
     "v5p": Chip("TPU v5p", 95 * GIB, 459e12, 2765e9, 180e9, 6.25e9),
     "v6e": Chip("TPU v6e", 32 * GIB, 918e12, 1640e9, 180e9, 12.5e9),
+    "tpu7x": Chip("TPU7x half", 96 * GIB, 1153.5e12, 3690e9, 90e9, 6.25e9),
     "a100": Chip("NVIDIA A100 SXM", 80 * GIB, 312e12, 2039e9, 300e9, 25e9),
     "h100": Chip("NVIDIA H100 SXM", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
     "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
@@ -39,7 +42,7 @@ CHIPS = {
 # What the estimated times assume.
 ASSUMPTIONS = (
     "an estimate, not a measurement: matrix products at the peak of bfloat16 (which TPUs also use for float32, by"
-    " default), memory traffic as the compiler counts it, at full bandwidth (more than reaches HBM, since some stays"
-    " on the chip), collectives in rings of neighbours at full bandwidth; the lower time overlaps all three, the upper"
-    " one overlaps nothing; no waiting for data, validation or checkpoints"
+    " default), memory traffic as the compiler counts it for layers that are not scanned, at full bandwidth (some of it"
+    " stays on the chip), collectives in rings of neighbours at full bandwidth; the lower time overlaps all three, the"
+    " upper one overlaps nothing; no waiting for data, validation or checkpoints"
 )

@@ -1,28 +1,19 @@
-"""Lists the collectives of a compiled program, from its text (the optimised HLO of one device's program).
+"""Lists the collectives and library calls of a compiled program, from its text: the optimised HLO of one device.
 
-A collective that the compiler splits over several fused computations, to overlap it with other work, has the same
-channel number in all of them and counts once. In a loop body it counts once per iteration if the trip count is
-constant, and otherwise once.
+No other analysis of the compiler has them. What is in a loop counts once, however often the loop runs. A collective
+that the compiler splits over several fused computations, to overlap it with other work, has the same channel number in
+all of them and counts once.
 """
 
 import math
 import re
+from collections import Counter
 from typing import NamedTuple
 
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "send")
 _COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(-start)?\(")
-_COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.-]+) \(.*\{$")
-_CALLED = re.compile(r"(?:calls|to_apply|body|condition|branch_computations)=\{?((?:%[\w.-]+(?:, )?)+)")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
 _LIBRARY_CALL = re.compile(r' custom-call\(.*custom_call_target="([^"]+)"')
-_DEFINITION = re.compile(r"\s*(?:ROOT )?%([\w.-]+) = (.*)")
-
-
-class Loop(NamedTuple):
-    """A loop that counts from `start` to `end` - 1; `start` is the number of iterations peeled off before it."""
-
-    start: int
-    end: int
 
 
 class Collective(NamedTuple):
@@ -35,13 +26,12 @@ class Collective(NamedTuple):
     kind: str
     bytes: int
     group: int
-    times: int
 
 
 def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
     """Returns the collectives in one device's program, of `devices` devices in `slices` slices."""
     by_channel: dict[tuple[str, str], Collective] = {}
-    for line, times in _executed(text):
+    for line in text.splitlines():
         match = _COLLECTIVE.search(line)
         if not match:
             continue
@@ -50,112 +40,18 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
             shape = _started(shape, kind)
         channel = re.search(r"channel_id=(\d+)", line)
         number = channel[1] if channel else line
-        collective = _collective(kind, shape, line, devices, slices)
-        by_channel[kind, number] = collective._replace(times=times)
+        by_channel[kind, number] = _collective(kind, shape, line, devices, slices)
     return list(by_channel.values())
 
 
-def loops(text: str) -> list[Loop]:
-    """Returns every loop of a program that counts up to a constant."""
-    lines, _ = _computations(text)
-    counting = []
-    for body in lines.values():
-        for line in body:
-            loop = _loop(lines, body, line)
-            if loop is not None:
-                counting.append(loop)
-    return counting
-
-
-def kernels(text: str) -> dict[str, int]:
-    """Returns how often one run of a program calls each library function, by the name that the compiler gives it."""
-    calls: dict[str, int] = {}
-    for line, times in _executed(text):
-        match = _LIBRARY_CALL.search(line)
-        if match:
-            calls[match[1]] = calls.get(match[1], 0) + times
-    return calls
+def kernels(text: str) -> Counter[str]:
+    """Returns how many calls of each library function a program has, by the name that the compiler gives it."""
+    return Counter(_LIBRARY_CALL.findall(text))
 
 
 def unordered_scatters(text: str) -> int:
-    """Returns how many scatters a program runs whose updates may meet in one place, where a GPU adds in any order."""
-    found = 0
-    for line, times in _executed(text):
-        if " scatter(" in line and "unique_indices=true" not in line:
-            found += times
-    return found
-
-
-def _executed(text: str) -> list[tuple[str, int]]:
-    """Returns the lines of a program that are run, and how often."""
-    lines, entry = _computations(text)
-    times = dict.fromkeys(lines, 0)
-    _count(lines, entry, 1, times)
-    return [(line, times[name]) for name, body in lines.items() for line in body if times[name]]
-
-
-def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-    """Returns the lines of each computation, and the name of the entry computation."""
-    lines: dict[str, list[str]] = {}
-    entry = ""
-    inside = ""
-    for line in text.splitlines():
-        opening = _COMPUTATION.match(line)
-        if opening:
-            inside = opening[1]
-            lines[inside] = []
-            if line.startswith("ENTRY"):
-                entry = inside
-        elif inside:
-            lines[inside].append(line)
-    return lines, entry
-
-
-def _count(lines: dict[str, list[str]], name: str, runs: int, times: dict[str, int]) -> None:
-    """Adds `runs` to the run count of computation `name`, and the corresponding numbers to those it calls."""
-    times[name] += runs
-    for line in lines[name]:
-        loop = _loop(lines, lines[name], line)
-        trips = loop.end - loop.start if loop else 1
-        called = " ".join(_CALLED.findall(line))
-        for computation in re.findall(r"%([\w.-]+)", called):
-            _count(lines, computation, runs * trips, times)
-
-
-def _loop(lines: dict[str, list[str]], computation: list[str], line: str) -> Loop | None:
-    """Returns the loop on this line of a computation, if it counts up to a constant, as scans do."""
-    match = re.search(r" while\(%([\w.-]+)\).*condition=%([\w.-]+)", line)
-    if not match:
-        return None
-    counted = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)  # GPU programs say so
-    if counted:
-        first = re.search(r'"known_init_step":\{"init":"(\d+)"', line)
-        start = int(first[1]) if first else 0
-        return Loop(start, start + int(counted[1]))
-    carried, condition_name = match.groups()
-    condition = "\n".join(lines[condition_name])
-    limit = re.search(r"ROOT .* compare\(.*%([\w.-]+)\), direction=LT", condition)
-    if not limit:
-        return None
-    end = re.search(rf"%{re.escape(limit[1])} = s32\[\]\S* constant\((\d+)\)", condition)
-    if not end:
-        return None
-    return Loop(_start(computation, carried), int(end[1]))
-
-
-def _start(computation: list[str], carried: str) -> int:
-    """Returns the constant at which a loop's counter, its first carried value, starts; 0 if it is not a constant."""
-    definitions = {}
-    for line in computation:
-        definition = _DEFINITION.match(line)
-        if definition:
-            definitions[definition[1]] = definition[2]
-    first = re.search(r" tuple\([^%)]*%([\w.-]+)", definitions.get(carried, ""))
-    counter = definitions.get(first[1], "") if first else ""
-    while copied := re.search(r" copy\(%([\w.-]+)\)", counter):
-        counter = definitions.get(copied[1], "")
-    constant = re.search(r"^s32\[\]\S* constant\((\d+)\)", counter)
-    return int(constant[1]) if constant else 0
+    """Returns how many scatters a program has whose updates may meet in one place, where a GPU adds in any order."""
+    return sum(" scatter(" in line and "unique_indices=true" not in line for line in text.splitlines())
 
 
 def _started(shape: str, kind: str) -> str:
@@ -172,12 +68,12 @@ def _started(shape: str, kind: str) -> str:
 def _collective(kind: str, shape: str, line: str, devices: int, slices: int) -> Collective:
     sizes = [_bytes(element, dimensions) for element, dimensions in _ARRAY.findall(shape)]
     if kind == "send":  # the rest is a context and a token
-        return Collective(kind, sizes[0], slices, 1)
+        return Collective(kind, sizes[0], slices)
     group = _group(line, devices)
     size = sum(sizes)
     if kind == "reduce-scatter":  # `shape` is that of the result
         size *= group
-    return Collective(kind, size, group, 1)
+    return Collective(kind, size, group)
 
 
 def _bytes(element: str, dimensions: str) -> int:

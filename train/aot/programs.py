@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,20 +33,20 @@ from vaswani.model.transformer import Transformer, init_params
 from vaswani.run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
 from vaswani.search.beam import beam_search
 from vaswani.search.state import run_search
-from vaswani.tasks.loss import chunks
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 from vaswani.train import amx
 from vaswani.train.aot import gpus
-from vaswani.train.aot.flops import counted_once, recomputed_flops, update_flops
+from vaswani.train.aot.flops import recomputed_flops, update_flops
 from vaswani.train.aot.gpus import TARGETS, open_gpus
 from vaswani.train.aot.hardware import CHIPS, GIB, Chip
-from vaswani.train.aot.hlo import collectives, kernels, loops, unordered_scatters
+from vaswani.train.aot.hlo import collectives, kernels, unordered_scatters
 from vaswani.train.optim import optimizer
 from vaswani.train.step import TrainState, init_state, make_train_step
 
 LOCAL = "local"  # the topology of this machine
 SEARCH_LENGTH = 32  # source positions of the batch that beam search is compiled for
+Counts = dict[str, Any]  # of a program, on each device: a `Counter` for each kind
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -141,7 +142,7 @@ class Update(NamedTuple):
     step: Any  # (state, batch, key) -> (state, Sums); the old state is donated
     init: Callable[[PRNGKeyArray], TrainState]
     shapes: TrainState  # of the state, with their shardings
-    facts: dict[str, Any]  # as `facts` returns them, the size of the batch and FLOPs
+    facts: dict[str, Any]  # the size of the batch, and bytes of memory on a device
 
 
 def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> Update:
@@ -161,26 +162,36 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=NamedSharding(mesh, P()))
     with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(step.lower(placed, batch, key))
-    text = compiled.as_text()
+    facts = {"rows": rows, "length": length, "state_bytes": _bytes_per_device(placed), "memory": memory(compiled, mesh)}
+    return Update(compiled, init, placed, facts)
 
+
+def update_costs(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
+    """Returns FLOPs, traffic in bytes, and collectives of one update on each device, as the compiler counts them.
+
+    The compiler counts the body of a loop once, however often it runs. So the programs that it counts here have no
+    loops over layers, chunks of the softmax or microbatches. They have one layer in each stack, and two: each further
+    layer costs as much as the second, and each microbatch as much as an update of its own.
+    """
+    without_loops = cfg.copy_and_resolve_references()
+    without_loops.loss.chunk = 0
+    without_loops.optim.accumulate = 1
+    rows_of_one = rows // cfg.optim.accumulate
+
+    def count(layers: int) -> Counts:
+        unrolled = replace(config, N=layers, scan_layers=False)
+        return counts(train_step(without_loops, unrolled, mesh, rows_of_one, length).step, mesh)
+
+    one, two = count(1), count(2)
+    total: Counts = {}
+    for name in one:
+        total[name] = Counter()
+        for key in one[name] | two[name]:
+            of_a_layer = two[name][key] - one[name][key]
+            total[name][key] = cfg.optim.accumulate * (one[name][key] + (config.N - 1) * of_a_layer)
     shape = (config, rows, length, length)
-    analytic = update_flops(*shape) + recomputed_flops(*shape)
-    microbatch_rows = rows // row_parts(mesh) // cfg.optim.accumulate
-    softmax_chunks, _ = chunks(microbatch_rows, length, cfg.loss.chunk)
-    # For several slices the compiler peels an iteration off each backward loop, to overlap sending its gradients.
-    peeled = sum(loop.start for loop in loops(text) if loop.end == config.N)
-    once = counted_once(*shape, peeled, softmax_chunks)
-    measured = facts(compiled, text, mesh)
-    for counted in ("flops", "traffic"):  # a loop's body counts once: over microbatches, layers, chunks of the softmax
-        measured[counted] *= cfg.optim.accumulate * analytic / once
-    about = {
-        "rows": rows,
-        "length": length,
-        "state_bytes": _bytes_per_device(placed),
-        "flops_analytic": analytic / mesh.size,
-        **measured,
-    }
-    return Update(compiled, init, placed, about)
+    analytic = (update_flops(*shape) + recomputed_flops(*shape)) / mesh.size
+    return {"rows": rows, "length": length, "flops_analytic": analytic, **as_facts(total, mesh)}
 
 
 def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str, Any]:
@@ -205,48 +216,60 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
     with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(search.lower(params, source_bs))
-    return {"rows": rows, "length": length, **facts(compiled, compiled.as_text(), mesh)}
+    counted = as_facts(counts(compiled, mesh), mesh)
+    return {"rows": rows, "length": length, "memory": memory(compiled, mesh), **counted}
 
 
-def facts(compiled: Any, text: str, mesh: Mesh) -> dict[str, Any]:
-    """Returns a program's memory and traffic in bytes, FLOPs and collectives, per device, as the compiler counts them.
-
-    `text` is `compiled.as_text()`, which is slow for a large program. Of a GPU's program also how often it calls
-    cuDNN (whose FLOPs do not count), and scatters whose updates may add in any order.
+def memory(compiled: Any, mesh: Mesh) -> dict[str, int]:
+    """Returns a program's bytes of memory on each device, as the compiler counts them.
 
     Raises:
       TooLarge: it needs more than is `available`.
     """
     analysis = compiled.memory_analysis()
-    device = mesh.devices.flat[0]
-    is_gpu = device.platform == "gpu"
-    cost = gpus.cost_analysis(compiled) if is_gpu else compiled.cost_analysis()
-    memory = {
+    sizes = {
         "arguments": analysis.argument_size_in_bytes,
         "outputs": analysis.output_size_in_bytes,
         "aliased": analysis.alias_size_in_bytes,
         "temporaries": analysis.temp_size_in_bytes,
         "code": analysis.generated_code_size_in_bytes,
     }
-    memory["peak"] = sum(memory.values()) - 2 * memory["aliased"]
-    most = available(device)
-    if most is not None and memory["peak"] > most:
-        raise TooLarge(memory["peak"], most)
+    sizes["peak"] = sum(sizes.values()) - 2 * sizes["aliased"]
+    most = available(mesh.devices.flat[0])
+    if most is not None and sizes["peak"] > most:
+        raise TooLarge(sizes["peak"], most)
+    return sizes
+
+
+def counts(compiled: Any, mesh: Mesh) -> Counts:
+    """Counts what a program does on each device: once what is in a loop, however often that runs.
+
+    For GPUs also its library calls (whose FLOPs do not count), and scatters whose updates may add in any order.
+    """
+    text = compiled.as_text()
+    is_gpu = mesh.devices.flat[0].platform == "gpu"
+    cost: Any = gpus.cost_analysis(compiled) if is_gpu else compiled.cost_analysis()
+    totals = Counter({"flops": cost["flops"], "traffic": cost["bytes accessed"], "scatters": unordered_scatters(text)})
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
+    number = Counter[tuple[str, int]]()
     sent = Counter[tuple[str, int]]()
-    count = Counter[tuple[str, int]]()
     for collective in collectives(text, mesh.size, slices):
-        key = (collective.kind, collective.group)
-        count[key] += collective.times
-        sent[key] += collective.times * collective.bytes
-    more = gpus.order_of_sums(kernels(text), unordered_scatters(text)) if is_gpu else {}
+        number[collective.kind, collective.group] += 1
+        sent[collective.kind, collective.group] += collective.bytes
+    return {"totals": totals, "number": number, "sent": sent, "kernels": kernels(text)}
+
+
+def as_facts(counted: Counts, mesh: Mesh) -> dict[str, Any]:
+    """Returns counts as they stand in a report."""
+    totals, number, sent = counted["totals"], counted["number"], counted["sent"]
+    is_gpu = mesh.devices.flat[0].platform == "gpu"
+    more = gpus.order_of_sums(dict(counted["kernels"]), totals["scatters"]) if is_gpu else {}
     return {
-        "memory": memory,
-        "flops": cost["flops"],
-        "traffic": cost["bytes accessed"],
+        "flops": totals["flops"],
+        "traffic": totals["traffic"],
         "collectives": [
-            {"kind": kind, "group": group, "count": count[kind, group], "bytes": sent[kind, group]}
-            for kind, group in sorted(count)
+            {"kind": kind, "group": group, "count": number[kind, group], "bytes": sent[kind, group]}
+            for kind, group in sorted(number)
         ],
         **more,
     }

@@ -23,7 +23,7 @@ from vaswani.train.aot.programs import LOCAL
 
 
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:
-    """Compiles `cfg` for the topology and returns `train.aot.programs.facts` of each program.
+    """Compiles `cfg` for the topology and returns the memory of its programs, and the costs of an update.
 
     On this machine (`LOCAL`) it also has the times of a few updates, in place of estimated ones. Stops at a program
     that does not fit; `refused` then names it and the bytes needed and available.
@@ -54,11 +54,11 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     }
     if chip is None:
         made |= {"device": device(), "memory": programs.available(devices[0])}
-    # The longest batch may be the middle one, and `timed` runs what was compiled: once for each shape.
+    # On this machine the longest batch may also be the middle one, whose updates are timed.
     update = cache(partial(programs.train_step, cfg, config, mesh))
     compilers: dict[str, Callable[[], dict[str, Any]]] = {
         "train_longest": lambda: update(longest_rows, longest).facts,
-        "train_middle": lambda: update(rows, length).facts,
+        "train_middle": lambda: programs.update_costs(cfg, config, mesh, rows, length),
     }
     if with_search:
         compilers["search"] = lambda: programs.search_program(cfg, config, mesh)
@@ -169,11 +169,13 @@ def as_text(made: dict[str, Any]) -> str:
     ]
     titles = {"train_longest": "update", "train_middle": "update", "search": "beam search"}
     for name, title in titles.items():
-        is_repeated = name == "train_middle" and made.get(name) == made.get("train_longest")
-        if name in made and not is_repeated:
+        if name in made:
             program = made[name]
             lines.append(f"{title}, {program['rows']} rows x {program['length']} positions per side")
-            lines += _program_lines(program, memory)
+            if "memory" in program:
+                lines.append(_memory_line(program["memory"], memory))
+            if "collectives" in program:
+                lines += _count_lines(program)
     if "estimate" in made:
         lines += _estimate_lines(made["estimate"], made["train_middle"]["length"], made["config"]["steps"])
     if "timed" in made:
@@ -195,11 +197,14 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     return f"{slices}{made['topology']}, {chips}", chip.memory
 
 
-def _program_lines(program: dict[str, Any], available: int) -> list[str]:
-    memory = program["memory"]
-    peak = memory["peak"]
-    parts = ", ".join(f"{name} {memory[name] / GIB:.3f}" for name in memory if name != "peak")
-    lines = [f"  memory      {peak / GIB:.3f} GiB, {peak / available:.1%} of the device's ({parts})"]
+def _memory_line(sizes: dict[str, int], available: int) -> str:
+    peak = sizes["peak"]
+    parts = ", ".join(f"{name} {size / GIB:.3f}" for name, size in sizes.items() if name != "peak")
+    return f"  memory      {peak / GIB:.3f} GiB, {peak / available:.1%} of the device's ({parts})"
+
+
+def _count_lines(program: dict[str, Any]) -> list[str]:
+    lines = []
     if "flops_analytic" in program:
         flops = program["flops"]
         analytic = program["flops_analytic"]

@@ -9,7 +9,7 @@ from lab.benchmarks.accelerator.process import in_fresh_process
 from vaswani.configs.common import default
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh
-from vaswani.train.aot.programs import train_step
+from vaswani.train.aot.programs import train_step, update_costs
 
 COUNTS = (1, 2, 4, 8)
 FORMS = ("data", "fsdp")  # axes of the mesh that all devices are on
@@ -34,9 +34,10 @@ def _update(form: str, count: int) -> dict[str, Any]:
     cfg.model.update(SIZES)
     cfg.mesh.update({"data": 1, form: count})
     mesh = make_mesh(cfg.mesh, jax.devices()[:count])
-    facts = train_step(cfg, model_config(cfg, VOCABULARY), mesh, ROWS, LENGTH).facts
+    update = cfg, model_config(cfg, VOCABULARY), mesh, ROWS, LENGTH
+    costs = update_costs(*update)
     return {
-        "memory": facts["memory"]["peak"],
-        "flops": facts["flops_analytic"],
-        "sent": sum(one["bytes"] for one in facts["collectives"]),
+        "memory": train_step(*update).facts["memory"]["peak"],
+        "flops": costs["flops_analytic"],
+        "sent": sum(one["bytes"] for one in costs["collectives"]),
     }
