@@ -20,7 +20,14 @@ PROGRAM = """HloModule jit_step
   %all-reduce.9 = pred[]{:T(512)} all-reduce(%p), channel_id=9, replica_groups={}
 }
 
+%all-reduce-scatter.1 (input: bf16[16,8]) -> bf16[4,8] {
+  %all-reduce.12 = bf16[16,8]{1,0} all-reduce(%input), channel_id=12, replica_groups={{0,1,2,3},{4,5,6,7}}
+  ROOT %dynamic-slice.1 = bf16[4,8]{1,0} dynamic-slice(%all-reduce.12, %shard), dynamic_slice_sizes={4,8}
+}
+
 ENTRY %main (p: f32[4]) -> f32[4] {
+  %all-gather.13 = bf16[9]{0} all-gather(%p), channel_id=13, \
+replica_groups=mesh['axis_0'=4,'axis_1'=2], device_ids=([2,4]T(1,0)) {'axis_1'}, dimensions={0}
   %fusion.1 = bf16[256,8] fusion(%p), kind=kLoop, calls=%fused_computation.1
   %fusion.2 = bf16[256,8] fusion(%fusion.1), kind=kLoop, calls=%fused_computation.2
   %all-reduce.4 = (f32[2,3]{1,0:T(8)}, /*index=1*/bf16[5]{0}) all-reduce(%p,%p), channel_id=1, replica_groups=[2,4]<=[8]
@@ -38,6 +45,7 @@ ENTRY %main (p: f32[4]) -> f32[4] {
 def test_each_collective_is_read_once_with_its_bytes_and_group() -> None:
     assert sorted(collectives(PROGRAM, devices=8, slices=2)) == [
         Collective("all-gather", 4 * 4, 4),
+        Collective("all-gather", 9 * 2, 2),
         Collective("all-gather", 256 * 8 * 2, 4),
         Collective("all-reduce", 1, 8),
         Collective("all-reduce", 4 * 4, 4),
@@ -45,6 +53,7 @@ def test_each_collective_is_read_once_with_its_bytes_and_group() -> None:
         Collective("all-to-all", 4 * 4, 2),
         Collective("collective-permute", 8 * 4, 3),
         Collective("reduce-scatter", 2 * 2 * 8 * 4, 2),
+        Collective("reduce-scatter", 16 * 8 * 2, 4),
         Collective("send", 128 * 8 * 4, 2),
     ]
 

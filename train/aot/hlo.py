@@ -31,7 +31,10 @@ class Collective(NamedTuple):
 def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
     """Returns the collectives in one device's program, of `devices` devices in `slices` slices."""
     by_channel: dict[tuple[str, str], Collective] = {}
+    computation = ""
     for line in text.splitlines():
+        if not line.startswith(" "):
+            computation = line
         match = _COLLECTIVE.search(line)
         if not match:
             continue
@@ -40,7 +43,10 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
             shape = _started(shape, kind)
         channel = re.search(r"channel_id=(\d+)", line)
         number = channel[1] if channel else line
-        by_channel[kind, number] = _collective(kind, shape, line, devices, slices)
+        collective = _collective(kind, shape, line, devices, slices)
+        if computation.startswith("%all-reduce-scatter"):  # a TPU's program has it as a sum and a slice of it
+            collective = collective._replace(kind="reduce-scatter")
+        by_channel[kind, number] = collective
     return list(by_channel.values())
 
 
@@ -88,7 +94,7 @@ def _group(line: str, devices: int) -> int:
         return listed[1].count(",") + 1
     if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line):
         return int(counted[1])
-    if named := re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", line):
+    if named := re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(.*?\)\))? \{([^}]*)\}", line):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", named[1]))
         parts = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", named[2])
         return math.prod(int(part or sizes[axis]) for axis, part in parts)
