@@ -135,6 +135,11 @@ class Tokenizer:
         """The tokenizer of target sides: another only of some imported models, with the same vocabulary."""
         return self
 
+    @property
+    def content(self) -> bytes:
+        """The model file."""
+        return self._model
+
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically."""
         path = Path(path)

@@ -1,0 +1,49 @@
+"""Writes a page in which a translator runs: one file, which needs no network and no server.
+
+python -m infer.explorer --workdir=builtin:quickstart --output=explorer.html [--source="The dog sleeps."]
+python -m infer.explorer --workdir=runs/quickstart --output=explorer.html --checkpoints=5
+
+The page has the parameters, each matrix rounded to eight bits, the subwords, and the model in JavaScript: it translates
+what is typed into it, and shows the probability of each subword, the attention behind it, and the search.
+With --checkpoints it also has N checkpoints of the training.
+
+It is for runs of task=translation with attention and sinusoidal positions, of up to ten million parameters, and with
+subwords learned here; python -m infer.demo serves a page of others.
+"""
+
+from typing import Any
+
+from absl import flags
+
+from vaswani.files import output_file, write_text, writing
+from vaswani.infer.options import define_run_flags, start
+
+
+def check(options: Any) -> None:
+    """Raises a `UserError` if the page cannot be written."""
+    output_file("output", options.output, (".html",))
+
+
+def main(options: Any) -> None:
+    """Writes the page of a run."""
+    from vaswani.infer.explorer.export import as_json, page, spaced
+    from vaswani.infer.runs import open_run
+
+    output = output_file("output", options.output, (".html",))
+    model_run = open_run(options.workdir, options.checkpoint)
+    steps = spaced(model_run, options.checkpoints) if options.checkpoints else []
+    text = page(as_json(model_run, steps, options.source))
+    with writing(f"--output={options.output}"):
+        write_text(output, text)
+    print(options.output)
+
+
+if __name__ == "__main__":
+    define_run_flags()
+    flags.DEFINE_string("output", None, "the page to write, FILE.html")
+    flags.DEFINE_string("source", "", "the sentence that it opens with")
+    flags.DEFINE_integer(
+        "checkpoints", 0, "how many checkpoints of the training it has besides", lower_bound=0, upper_bound=20
+    )
+    flags.mark_flag_as_required("output")
+    start(main, hint="the run is given as --workdir=DIR", check=check)

@@ -1,0 +1,183 @@
+"""The explorer's data: a run's config, its tokenizer, and its parameters, rounded to eight bits."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict
+from sentencepiece import sentencepiece_model_pb2
+
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.infer.runs import Run, check_finite
+from vaswani.model.config import ModelConfig
+from vaswani.run.averaging import list_checkpoints, load_choice
+from vaswani.run.parameters import count_parameters
+
+TEMPLATE = Path(__file__).with_name("page.html")
+LARGEST = 10_000_000  # parameters: a browser needs a second for a sentence, and the file has 13 MB
+# What engine.js computes.
+COMPUTED: dict[str, tuple[Any, ...]] = {
+    "mixer": ("attention",),
+    "positions": ("sinusoidal",),
+    "norm": ("post", "pre"),
+    "norm_kind": ("layer",),
+    "activation": ("relu",),
+    "scores": ("dot",),
+    "softmax_one": (False,),
+    "qk_norm": (False,),
+    "share_layers": (False,),
+    "prefix": ("none",),
+    "recurrent": ("none",),
+}
+# The fields that engine.js reads.
+FIELDS = (
+    "vocab_size",
+    "N",
+    "d_model",
+    "d_ff",
+    "h",
+    "d_k",
+    "d_v",
+    "norm",
+    "norm_epsilon",
+    "scale_attention",
+    "scale_embeddings",
+    "scale_logits",
+    "tie_embeddings",
+)
+_KINDS = {1: "normal", 6: "byte"}  # of sentencepiece's pieces; the others are special tokens
+
+
+def check(model_run: Run) -> None:
+    """Raises a `UserError` unless engine.js computes this run."""
+    where = f"--workdir={model_run.workdir}"
+    instead = "python -m infer.demo shows this run"
+    for field, computed in COMPUTED.items():
+        value = getattr(model_run.model_config, field)
+        if value not in computed:
+            allowed = " or ".join(str(choice) for choice in computed)
+            raise UserError(f"{where}: the explorer is for model.{field}={allowed}, not {value}; {instead}")
+    count = count_parameters(model_run.params)
+    if count > LARGEST:
+        raise UserError(f"{where}: {count:,} parameters; the explorer is for up to {LARGEST:,}; {instead}")
+    check_finite(model_run)
+
+
+def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Returns what tokenizer.js reads: pieces, their scores and kinds, and the normalisation as sentencepiece has it.
+
+    Raises:
+      UserError: it is not of subwords that can be spelled in bytes, as those that training learns.
+    """
+    wrong = UserError(
+        "the explorer is for subwords that training here has learned; python -m infer.demo shows this run"
+    )
+    if type(tokenizer) is not Tokenizer or tokenizer.units != "subwords":
+        raise wrong
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.content)  # type: ignore[attr-defined]
+    rules = model.normalizer_spec
+    as_learned = model.trainer_spec.byte_fallback and rules.add_dummy_prefix and rules.remove_extra_whitespaces
+    kinds = [piece.type for piece in model.pieces]
+    has_whole_words = any(kind not in (1, 2, 3, 6) for kind in kinds)
+    if not as_learned or has_whole_words or model.trainer_spec.model_type != model.trainer_spec.BPE:
+        raise wrong
+    return {
+        "pieces": [piece.piece for piece in model.pieces],
+        "scores": [piece.score for piece in model.pieces],
+        "kinds": [_KINDS.get(kind, "special") for kind in kinds],
+        "charsmap": _base64(rules.precompiled_charsmap),
+    }
+
+
+def quantised(leaf: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns a matrix as whole numbers from -127 to 127, and a factor for each row of its last axis, in float32."""
+    rows = leaf.reshape(-1, leaf.shape[-1])
+    factors = np.abs(rows).max(axis=1).astype(np.float32) / np.float32(127)
+    whole = np.rint(rows / np.where(factors == 0, 1, factors)[:, None])
+    return whole.astype(np.int8), factors
+
+
+def rounded(params: Any) -> Any:
+    """Returns the parameters with which the explorer computes, in float32: those of matrices have eight bits."""
+    return jax.tree.map(_rounded, params)
+
+
+def _rounded(leaf: np.ndarray) -> np.ndarray:
+    if leaf.ndim == 1:
+        return leaf
+    whole, factors = quantised(leaf)
+    return (whole.astype(np.float32) * factors[:, None]).reshape(leaf.shape)
+
+
+def _tensors(params: Any) -> dict[str, dict[str, Any]]:
+    """Returns the arrays as engine.js reads them: vectors in float32, matrices as `quantised` has them."""
+    stored = {}
+    for name, leaf in flatten_dict(params, sep="/").items():
+        array = np.asarray(leaf, "<f4")
+        if array.ndim == 1:
+            stored[name] = {"shape": array.shape, "float32": _base64(array.tobytes())}
+            continue
+        whole, factors = quantised(array)
+        stored[name] = {
+            "shape": array.shape,
+            "int8": _base64(whole.tobytes()),
+            "factors": _base64(factors.astype("<f4").tobytes()),
+        }
+    return stored
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def spaced(model_run: Run, count: int) -> list[int]:
+    """Returns the steps of `count` checkpoints of a run, evenly spaced, the first and the last among them.
+
+    Raises:
+      UserError: the run has fewer.
+    """
+    steps = [checkpoint.step for checkpoint in list_checkpoints(model_run.workdir)]
+    if count > len(steps):
+        raise UserError(
+            f"--checkpoints={count}: the run has {len(steps)}; keep more with --config.checkpoint.keep_last"
+        )
+    places = np.linspace(len(steps) - 1, 0, count).round().astype(int)
+    return [steps[place] for place in reversed(places.tolist())]
+
+
+def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -> dict[str, Any]:
+    """Returns what the page reads; raises as `check` and `tokenizer_data`."""
+    check(model_run)
+    config: ModelConfig = model_run.model_config
+    decode = model_run.config.decode
+    others = []
+    for step in checkpoints:
+        _, params = load_choice(model_run.workdir, str(step))
+        others.append({"step": step, "tensors": _tensors(params)})
+    return {
+        "source": source,
+        "step": model_run.step,
+        "config": {field: getattr(config, field) for field in FIELDS},
+        "decoding": {
+            "beam": decode.beam,
+            "alpha": decode.alpha,
+            "extra_length": decode.extra_length,
+            "stopping": decode.stopping,
+            "length_penalty": decode.length_penalty,
+        },
+        "tokenizer": tokenizer_data(model_run.tokenizer),
+        "tensors": _tensors(model_run.params),
+        "checkpoints": others,
+    }
+
+
+def page(data: dict[str, Any]) -> str:
+    """Returns the page of what `as_json` returns, as text."""
+    template = assembled(TEMPLATE)
+    before, after = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__DATA__")
+    return f"{before}{embedded(data)}{after}"

@@ -1,0 +1,362 @@
+"""The explorer computes what Python computes: subwords, every activation, translations, and the model changed."""
+
+import dataclasses
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import tiny
+from tests.infer.explorer import in_node, needs_node
+from vaswani.data.grammar.sentences import pair
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError
+from vaswani.ids import BOS, EOS
+from vaswani.infer.explorer import export
+from vaswani.infer.inside.lens import logit_lens
+from vaswani.infer.inside.trace import Trace, record, trace
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.translator import Translator
+from vaswani.model import transformer
+from vaswani.model.stack import Stack
+from vaswani.tokens import Tokens
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "The tired doctor puts the old letters onto the table."
+TARGET = "Der müde Arzt legt die alten Briefe auf den Tisch."
+HOSTILE = [
+    "", " ", "▁", " ▁ ▁a", "<s>", "</s> <pad>", "<0x41>", "<script>alert(1)</script>", "a\u200cb\ufeffc", "\t\n\r\x00",
+    "ﬁ ﬂ ½ ㍿ ℡ Ⅷ", "e\u0301 é A\u030a Å", "한국어 ᄒ\u1161\u11ab", "日本語、ｶﾞｷﾞ", "\U0001f9d1\u200d\U0001f680",
+    "\ud800", "a\udc00b\ud83d", "\ufffd\ufffe\uffff", "\u2028\u2029\u00a0\u3000", "～~〜", "العربية", "İıſß", "a  b ",
+    "x" * 300, "a\x07b\nc",
+]  # fmt: skip
+VARIANTS = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "untied": {"tie_embeddings": False, "output_bias": True, "scale_logits": True},
+    "biases": {"biases": True, "feed_forward_biases": False},
+    "unscaled": {"scale_attention": False, "scale_embeddings": False},
+}
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """The model that comes with the code, with the parameters that the page has."""
+    opened = open_run("builtin:quickstart")
+    return opened._replace(params=export.rounded(opened.params))
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return export.page(export.as_json(open_run("builtin:quickstart")))
+
+
+def small(**changes: Any) -> Run:
+    """Returns a run of a small model of random parameters, whose biases and norms are random, too."""
+    tokenizer = tiny.tokenizer()
+    config = dataclasses.replace(tiny.TINY, vocab_size=tokenizer.vocab_size, **changes)
+    numbers = jax.tree.map(np.asarray, tiny.perturbed(config))
+    decode = SimpleNamespace(beam=4, alpha=0.6, extra_length=5, stopping="exact", length_penalty="gnmt")
+    return Run(Path("runs/small"), SimpleNamespace(decode=decode), config, tokenizer, numbers, 1, (1,))  # type: ignore[arg-type]
+
+
+def hostile_lines(count: int) -> list[str]:
+    """Returns sentences of the grammar, and of them many with random characters put in, and random texts."""
+    random_ = random.Random(5)
+    lines = list(HOSTILE)
+    while len(lines) < count:
+        sentence = list(random_.choice([*pair("test", len(lines) % 1000)][:2]))
+        for _ in range(random_.choice([0, 1, 5])):
+            top = random_.choice([0x7F, 0x2FF, 0x33FF, 0xFFFF, 0x10FFFF])
+            sentence.insert(random_.randrange(len(sentence) + 1), chr(random_.randint(0, top)))
+        lines.append("".join(sentence))
+    return lines
+
+
+def check_tokenizer(page: str, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    script = "return input.map(text => [model.tokenizer.encode(text), model.tokenizer.normalise(text)])"
+    found = in_node(page, script, lines)
+    for line, (ids, normalised) in zip(lines, found, strict=True):
+        assert ids == tokenizer.encode(line), line
+        assert normalised == tokenizer.normalise(line), line
+    random_ = random.Random(6)
+    rows = [[random_.randrange(tokenizer.vocab_size) for _ in range(12)] for _ in lines]
+    rows += [[random_.randrange(4, 260) for _ in range(8)] for _ in lines]  # bytes
+    texts = in_node(page, "return input.map(model.tokenizer.decode)", rows)
+    assert texts == [tokenizer.decode(row) for row in rows]
+
+
+@needs_node
+def test_subwords_are_sentencepieces(page: str, run: Run) -> None:
+    check_tokenizer(page, run.tokenizer, hostile_lines(400))
+
+
+@needs_node
+@pytest.mark.slow
+def test_subwords_of_10_000_lines_are_sentencepieces(page: str, run: Run) -> None:
+    check_tokenizer(page, run.tokenizer, hostile_lines(10_000))
+
+
+@needs_node
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("normalisation", ["nfkc", "plain_nfkc", "none"])
+def test_other_normalisations_are_sentencepieces(tmp_path: Path, normalisation: str, lowercase: bool) -> None:
+    if normalisation == "none" and lowercase:
+        return
+    model = small()
+    tokenizer = Tokenizer.train(tiny.LINES, 320, tmp_path / "t.model", normalisation=normalisation, lowercase=lowercase)
+    check_tokenizer(export.page(export.as_json(model._replace(text=tokenizer))), tokenizer, hostile_lines(200))
+
+
+def activations(page: str, ids: Sequence[int], inputs: Sequence[int], options: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Returns the engine's trace as arrays by name."""
+    script = "return engine.forward(model, input.ids, input.inputs, input.options).trace"
+    found = in_node(page, script, {"ids": list(ids), "inputs": list(inputs), "options": options})
+    return {name: np.array(one["rows"], np.float32).reshape(one["shape"]) for name, one in found.items()}
+
+
+def check_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert expected.keys() <= found.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-4, err_msg=name)
+
+
+def ids_of(run: Run, source: str, target: str) -> tuple[list[int], list[int]]:
+    """Returns what encoder and decoder read."""
+    return [*run.tokenizer.encode(source), EOS], [BOS, *run.tokenizer.encode(target)]
+
+
+def of_ids(run: Run, ids: Sequence[int], inputs: Sequence[int]) -> dict[str, np.ndarray]:
+    """Returns Python's activations, given ids."""
+    source, target = (Tokens.of(jnp.array([row], jnp.int32)) for row in (ids, inputs))
+    return record(run.model_config, jax.device_put(run.params), source, target, {})
+
+
+@needs_node
+def test_every_activation_is_pythons(page: str, run: Run) -> None:
+    expected = trace(run, SOURCE, TARGET).activations
+    found = activations(page, *ids_of(run, SOURCE, TARGET), {})
+    assert "decoder/layer_1/cross_attention/weights" in expected and "logits" in expected
+    check_equal(found, expected)
+
+
+@needs_node
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_activation_of_a_variant_is_pythons(name: str) -> None:
+    model = small(**VARIANTS[name])
+    rounded = model._replace(params=export.rounded(model.params))
+    text = export.page(export.as_json(model))
+    ids, inputs = ids_of(model, *tiny.PAIRS[0])
+    check_equal(activations(text, ids, inputs, {}), of_ids(rounded, ids, inputs))
+
+
+def check_searches(page: str, run: Run, lines: Sequence[str], share: float) -> None:
+    script = """return input.map(text => engine.translate(model, engine.sourceIds(model, text), {nbest: 4})
+        .hypotheses.map(hypothesis => [hypothesis.text, hypothesis.score]))"""
+    found = in_node(page, script, lines)
+    decoding = chosen(run.config.decode, nbest=4)
+    expected = Translator(run.model_config, run.tokenizer, decoding).translate(run.params, lines)
+    equal = 0
+    for ours, theirs in zip(found, expected, strict=True):
+        texts = [hypothesis.text for hypothesis in theirs.hypotheses]
+        if [text for text, _ in ours] == texts:
+            equal += 1
+            np.testing.assert_allclose([s for _, s in ours], [h.score for h in theirs.hypotheses], atol=1e-4)
+    assert equal >= share * len(lines), f"{equal} of {len(lines)}"
+
+
+@needs_node
+def test_the_search_finds_what_ours_finds(page: str, run: Run) -> None:
+    check_searches(page, run, [pair("test", i).english for i in range(50)], 0.98)
+
+
+@needs_node
+@pytest.mark.slow
+def test_the_search_finds_what_ours_finds_in_1_000_sentences(page: str, run: Run) -> None:
+    check_searches(page, run, [pair("test", i).english for i in range(1000)], 0.995)
+
+
+@needs_node
+@pytest.mark.parametrize("options", [{"beam": 1}, {"alpha": 0.0}, {"stopping": "full"}, {"extra_length": 0}])
+def test_the_search_has_our_options(page: str, run: Run, options: dict[str, Any]) -> None:
+    lines = [pair("test", i).english for i in range(8)]
+    script = """return input.lines.map(text =>
+        engine.translate(model, engine.sourceIds(model, text), input.options).hypotheses[0].text)"""
+    found = in_node(page, script, {"lines": lines, "options": options})
+    translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode, **options))
+    assert found == [translation.text for translation in translator.translate(run.params, lines)]
+
+
+# The switches: each equals the same model changed in Python.
+
+
+@needs_node
+@pytest.mark.parametrize("switch", ["scale", "positions"])
+def test_without_scale_or_positions_it_is_that_model(page: str, run: Run, switch: str) -> None:
+    fields: dict[str, Any] = {"scale": {"scale_attention": False}, "positions": {"positions": "none"}}[switch]
+    changed = run._replace(model_config=dataclasses.replace(run.model_config, **fields))
+    ids, inputs = ids_of(run, SOURCE, TARGET)
+    check_equal(activations(page, ids, inputs, {switch: False}), of_ids(changed, ids, inputs))
+
+
+@needs_node
+def test_without_the_mask_the_decoder_sees_what_comes_after(
+    page: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unmasked(config: Any, cross: bool, causal: bool, stacks: int) -> Stack:
+        return Stack(config, cross=cross, causal=False, stacks=stacks)
+
+    monkeypatch.setattr(transformer, "Stack", unmasked)
+    ids, inputs = ids_of(run, SOURCE, TARGET)
+    check_equal(activations(page, ids, inputs, {"mask": False}), of_ids(run, ids, inputs))
+    script = """let state = engine.begin(), logits;
+        const source = engine.encode(model, input.ids);
+        for (const token of input.inputs) {
+            ({ logits, state } = engine.next(model, source, state, token, { mask: false }));
+        }
+        return logits"""
+    last_v = in_node(page, script, {"ids": ids, "inputs": inputs})
+    np.testing.assert_allclose(last_v, of_ids(run, ids, inputs)["logits"][-1], atol=1e-4)
+
+
+@needs_node
+@pytest.mark.parametrize("kept", [[1, 0, 1, 1], [0, 0, 1, 0]], ids=["one out", "one only"])
+@pytest.mark.parametrize("path", ["encoder/layer_1/self_attention", "decoder/layer_0/cross_attention"])
+def test_a_head_that_is_out_adds_nothing(page: str, run: Run, path: str, kept: list[int]) -> None:
+    params = jax.tree.map(np.array, run.params)
+    stack, layer, name = path.split("/")
+    wo_hed = params[stack][layer][name]["wo"]
+    wo_hed *= np.array(kept, np.float32)[:, None, None]
+    ids, inputs = ids_of(run, SOURCE, TARGET)
+    found = activations(page, ids, inputs, {"heads": {path: kept}})
+    expected = of_ids(run._replace(params=params), ids, inputs)["logits"]
+    np.testing.assert_allclose(found["logits"], expected, atol=1e-4)
+    assert np.abs(expected - of_ids(run, ids, inputs)["logits"]).max() > 0.01, "it does something"
+
+
+@needs_node
+def test_words_are_shuffled_whole_and_eos_stays(page: str, run: Run) -> None:
+    ids, inputs = ids_of(run, SOURCE, TARGET)
+    other = in_node(page, "return engine.shuffled(model, input, 4)", ids)
+    assert other != ids and sorted(other) == sorted(ids) and other[-1] == EOS
+    assert sorted(run.tokenizer.decode(other).split()) == sorted(SOURCE.split())
+    check_equal(activations(page, other, inputs, {}), of_ids(run, other, inputs))
+
+
+@needs_node
+def test_a_patched_activation_has_its_effect(page: str, run: Run) -> None:
+    other = trace(run, SOURCE.replace("doctor", "teacher"), TARGET).activations["encoder/layer_0"]
+    clean: Trace = trace(run, SOURCE, TARGET)
+    place = clean.source.index("▁doctor")
+    patch = {"encoder/layer_0": {place: other[place]}}
+    expected = trace(run, SOURCE, TARGET, patch).activations
+    as_lists = {"encoder/layer_0": {place: other[place].tolist()}}
+    found = activations(page, *ids_of(run, SOURCE, TARGET), {"patch": as_lists})
+    check_equal(found, expected)
+    assert np.abs(found["logits"] - clean.activations["logits"]).max() > 0.1
+
+
+@needs_node
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", ["pre", "untied"])
+def test_the_logit_lens_is_pythons(name: str, stack: str) -> None:
+    model = small(**VARIANTS[name])
+    rounded = model._replace(params=export.rounded(model.params))
+    expected = logit_lens(rounded, trace(rounded, *tiny.PAIRS[0]), stack)
+    script = """return engine.logitLens(model,
+        engine.forward(model, input.ids, input.inputs).trace, input.stack)"""
+    ids, inputs = ids_of(model, *tiny.PAIRS[0])
+    found = in_node(export.page(export.as_json(model)), script, {"ids": ids, "inputs": inputs, "stack": stack})
+    np.testing.assert_allclose(np.array(found), expected.logits_ntv, atol=1e-4)
+
+
+@needs_node
+def test_the_cache_changes_nothing(page: str, run: Run) -> None:
+    ids, inputs = ids_of(run, SOURCE, TARGET)
+    script = """let state = engine.begin();
+        const source = engine.encode(model, input.ids);
+        return input.inputs.map(token => {
+            const done = engine.next(model, source, state, token);
+            state = done.state;
+            return done.logits;
+        })"""
+    found = in_node(page, script, {"ids": ids, "inputs": inputs})
+    np.testing.assert_allclose(found, of_ids(run, ids, inputs)["logits"], atol=1e-4)
+
+
+# The page, and what is refused.
+
+
+def test_eight_bits_are_close(run: Run) -> None:
+    exact = open_run("builtin:quickstart").params
+    for leaf, rounded in zip(jax.tree.leaves(exact), jax.tree.leaves(run.params), strict=True):
+        assert np.abs(leaf - rounded).max() <= np.abs(leaf).max() / 250
+    assert np.array_equal(export.rounded({"w": np.zeros((2, 3), np.float32)})["w"], np.zeros((2, 3)))
+
+
+def test_the_page_is_small_and_loads_nothing(page: str) -> None:
+    assert len(page.encode()) < 2_500_000
+    assert "default-src 'none'" in page and "connect-src" not in page
+    for word in ("fetch(", "XMLHttpRequest", "import(", "http://", "https://", "innerHTML"):
+        assert word not in page, word
+
+
+def test_a_hostile_sentence_does_not_end_the_data(run: Run) -> None:
+    text = export.page(export.as_json(run, source="</script><script>alert(1)</script>"))
+    assert "alert(1)" in text and "<script>alert" not in text
+
+
+@needs_node
+def test_checkpoints_of_the_training_are_models_too(tmp_path: Path) -> None:
+    workdir = tiny.write_run(tmp_path / "run")
+    opened = open_run(workdir)
+    steps = export.spaced(opened, 2)
+    assert steps == [1, 4] and export.spaced(opened, 1) == [4]
+    text = export.page(export.as_json(opened, steps))
+    script = """return input.map(i => {
+        const { step, tensors } = engine.openModel(data, i);
+        return [step, tensors.embed.data];
+    })"""
+    for step, embed in in_node(text, script, [0, 1]):
+        expected = export.rounded(open_run(workdir, step).params)["embed"]
+        np.testing.assert_array_equal(np.array(embed, np.float32), expected.ravel())
+    with pytest.raises(UserError, match="--checkpoints=9: the run has 4"):
+        export.spaced(opened, 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"positions": "rope"}, "model.positions=sinusoidal, not rope"),
+        ({"norm": "deep"}, "model.norm=post or pre, not deep"),
+        ({"mixer": "linear"}, "model.mixer=attention, not linear"),
+    ],
+)
+def test_another_model_is_one_line(changes: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(UserError, match=wrong):
+        export.as_json(small(**changes))
+
+
+def test_too_large_a_model_and_other_subwords_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    model = small()
+    with pytest.raises(UserError, match="subwords that training here has learned"):
+        export.tokenizer_data(tiny.given_tokenizer(add_dummy_prefix=False))
+    monkeypatch.setattr(export, "LARGEST", 100)
+    with pytest.raises(UserError, match="parameters; the explorer is for up to 100;"):
+        export.as_json(model)
+
+
+def test_the_command_writes_one_file(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "infer.explorer", "--workdir=builtin:quickstart", f"--output={tmp_path}/a.html"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{tmp_path}/a.html" and [path.name for path in tmp_path.iterdir()] == ["a.html"]
