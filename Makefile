@@ -24,24 +24,27 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-quickstart: install  ## train on the built-in corpus, score the test split, translate, draw attention (5 minutes)
-	@echo "[1/4] training configs/quickstart.py (resumes $(RUN) if it exists)" >&2
+quickstart: install  ## train on the built-in corpus, score, translate, draw attention, write the explorer (5 minutes)
+	@echo "[1/5] training configs/quickstart.py (resumes $(RUN) if it exists)" >&2
 	@$(BIN)/python -m train --config=configs/quickstart.py --workdir=$(RUN)
-	@echo "[2/4] scoring the held-out test split" >&2
+	@echo "[2/5] scoring the held-out test split" >&2
 	@$(BIN)/python -m infer --workdir=$(RUN) --split=test
-	@echo "[3/4] translating its first five sentences" >&2
+	@echo "[3/5] translating its first five sentences" >&2
 	@$(BIN)/python -c 'from vaswani.data.grammar.sentences import pair; [print(pair("test", i).english) for i in range(5)]' > $(RUN)/sample.en
 	@$(BIN)/python -m infer.translate --workdir=$(RUN) < $(RUN)/sample.en > $(RUN)/sample.de
 	@paste -d '\n' $(RUN)/sample.en $(RUN)/sample.de | sed 'n; s/^/    /'
-	@echo "[4/4] drawing what each head attends to in the first one" >&2
+	@echo "[4/5] drawing what each head attends to in the first one" >&2
 	@for kind in png html; do $(BIN)/python -m infer.attention_maps --workdir=$(RUN) \
 	  --source="$$(head -n 1 $(RUN)/sample.en)" --output=$(RUN)/attention.$$kind || exit; done
+	@echo "[5/5] writing the page in which the model runs" >&2
+	@$(BIN)/python -m infer.explorer --workdir=$(RUN) --source="$$(head -n 1 $(RUN)/sample.en)" --output=$(RUN)/explorer.html
 	@printf '%s\n' '' \
 	  'Done. In $(RUN):' \
 	  '  config.json run.json   what was trained, and with which versions' \
 	  '  checkpoints/           parameters        metrics.jsonl tensorboard/   learning curves' \
 	  '  sample.en sample.de    the sentences above' \
 	  '  attention.png          the heat maps; attention.html lets you choose layer and head' \
+	  '  explorer.html          the model itself: open it in a browser, and type' \
 	  'Next:' \
 	  '  echo "$$(head -n 1 $(RUN)/sample.en)" | $(BIN)/python -m infer.translate --workdir=$(RUN) --nbest=4' \
 	  '  $(BIN)/python -m train --config=configs/quickstart.py --workdir=runs/one_head \' \

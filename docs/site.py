@@ -5,6 +5,9 @@ that a page links to and that is no page itself, such as a module, is copied bes
 """
 
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,6 +22,7 @@ STYLE = ROOT / "docs" / "site.css"
 LINK = re.compile(r"\]\(([^():#\s]+)")
 FIRST = "/__init__.py"
 API = "api.md"
+EXPLORER = "explorer.html"
 
 
 @event_priority(100)  # before the plugin that turns notebooks into pages
@@ -28,12 +32,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = sorted({path for page in pages for path in linked_files(page)} - set(pages))
     ours = [_file(path, config) for path in (*pages, *linked, STYLE)]
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
-    return Files([*of_theme, *ours, File.generated(config, API, content=api())])
+    generated = [File.generated(config, API, content=api()), File.generated(config, EXPLORER, content=explorer())]
+    return Files([*of_theme, *ours, *generated])
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Returns a page whose links to folders of code lead to their first file: the site has no page of a folder."""
     folder = (ROOT / page.file.src_uri).parent
+    if page.file.src_uri == "README.md":  # only the site has the page, of two megabytes
+        title, rest = markdown.split("\n", 1)
+        markdown = f"{title}\n\n[A trained model, in your browser]({EXPLORER})\n{rest}"
     return LINK.sub(lambda link: link[0] + FIRST if (folder / link[1] / FIRST[1:]).is_file() else link[0], markdown)
 
 
@@ -46,6 +54,17 @@ def linked_files(page: Path) -> list[Path]:
 
 def _file(path: Path, config: MkDocsConfig) -> File:
     return File(path.relative_to(ROOT).as_posix(), str(ROOT), config.site_dir, config.use_directory_urls)
+
+
+def explorer() -> str:
+    """Returns the page in which the model that comes with the code runs."""
+    # By the command, in a process of its own: what jax is loaded with would print the warnings of mkdocs' plugins.
+    command = [sys.executable, "-m", "infer.explorer", "--workdir=builtin:quickstart"]
+    command.append("--source=The tired doctor puts the old letters onto the table.")
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / EXPLORER
+        subprocess.run([*command, f"--output={output}"], cwd=ROOT, check=True, capture_output=True)
+        return output.read_text(encoding="utf-8")
 
 
 def api() -> str:

@@ -106,7 +106,8 @@ def test_the_commands_of_the_readme_run_in_a_clone(tmp_path: Path) -> None:
 
     assert done.stdout.splitlines()[0] == str(folder / "train" / "__init__.py"), "the code is the clone's"
     quickstart = folder / "runs" / "quickstart"
-    assert {"attention.png", "attention.html", "sample.de"} <= {path.name for path in quickstart.iterdir()}
+    made = {path.name for path in quickstart.iterdir()}
+    assert {"attention.png", "attention.html", "explorer.html", "sample.de"} <= made
     assert json.loads((folder / "runs" / "one_head" / "config.json").read_text())["model"]["h"] == 1
     assert len((folder / "out.txt").read_text().splitlines()) == 2
     assert re.findall(r"^sacrebleu\w*", done.stdout, re.M) == ["sacrebleu", "sacrebleu_lc"], "of the reader's own text"

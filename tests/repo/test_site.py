@@ -42,6 +42,8 @@ def public(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_every_page_and_notebook_is_built(site: Path) -> None:
+    from docs.site import explorer  # here, since it needs mkdocs
+
     for page in (*ROOT.glob("docs/*.md"), *ROOT.glob("lab/docs/*.md")):
         assert (site / page.relative_to(ROOT).with_suffix("") / "index.html").exists()
     for page in ROOT.glob("lab/studies/*/README.md"):
@@ -51,6 +53,8 @@ def test_every_page_and_notebook_is_built(site: Path) -> None:
         html = (site / "notebooks" / notebook.stem / "index.html").read_text(encoding="utf-8")
         assert "data:image/png;base64" in html, "its pictures"
     assert "docs/attention.png" in (site / "index.html").read_text(encoding="utf-8")
+    assert 'href="explorer.html"' in (site / "index.html").read_text(encoding="utf-8")
+    assert (site / "explorer.html").read_text(encoding="utf-8") == explorer(), "as the command writes it now"
     assert (site / "docs" / "attention.png").exists() and (site / "model" / "stack.py").exists()
 
 
