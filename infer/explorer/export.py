@@ -13,6 +13,7 @@ from sentencepiece import sentencepiece_model_pb2
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.runs import Run, check_finite
 from vaswani.model.config import ModelConfig
 from vaswani.run.averaging import list_checkpoints, load_choice
@@ -161,6 +162,7 @@ def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -
         others.append({"step": step, "tensors": _tensors(params)})
     return {
         "source": source,
+        "titles": TITLES,
         "step": model_run.step,
         "config": {field: getattr(config, field) for field in FIELDS},
         "decoding": {

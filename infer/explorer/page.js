@@ -4,7 +4,6 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const model = openModel(data);
 const chosen = opening();
 const element = id => document.getElementById(id);
-const TITLES = { encoder: "encoder self-attention", decoder: "decoder self-attention", cross: "encoder-decoder attention" };
 const thousandths = share => Math.round(1000 * share);
 let latest = 0; // the number of the newest sentence: what older ones still compute is thrown away
 
@@ -27,7 +26,7 @@ function mapOf(trace, kind, queries, keys, choices) {
     return [...Array(model.config.h).keys()].map(h =>
       activation.rows.map((_, t) => Array.from(head(activation, t, h), thousandths)));
   });
-  return { title: TITLES[kind], queries, keys, weights, ...(choices ? { choices } : {}) };
+  return { title: data.titles[kind], queries, keys, weights, ...(choices ? { choices } : {}) };
 }
 
 /* Draws all that the page says of a sentence and its finished search. */
