@@ -24,7 +24,8 @@ function makeTokenizer(data) {
 
   /* Returns the text with ▁ for spaces and one before each word: what is merged. */
   function prepared(text) {
-    const clean = text.replace(/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/g, "?");
+    // An unpaired surrogate is no character.
+    const clean = text.replace(/[\uD800-\uDBFF][\uDC00-\uDFFF]|[\uD800-\uDFFF]/g, found => found.length > 1 ? found : "?");
     const mapped = normalised ? normalised(clean) : clean;
     const inner = mapped.replace(/^ +/, "").replace(/ +/g, SPACE);
     return (SPACE + inner).replace(/▁+$/, ""); // also of a ▁ that was typed
