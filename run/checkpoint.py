@@ -1,35 +1,36 @@
-"""Checkpoints of a run: a thin layer over orbax's CheckpointManager. Only this file and `run.saved` import orbax.
+"""Checkpoints of a run: a thin layer over orbax's AsyncCheckpointer. Only this file and `run.saved` import orbax.
 
 `checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position in the data, JSON), `config` (JSON),
-`metrics` (empty if the step was not validated), `_CHECKPOINT_METADATA` (when and why it was saved, JSON) and
-`SHA256SUMS`, which detects changed files: orbax itself reads arrays with changed bytes without complaint. Nothing is
-pickled. Other names are not checkpoints: `*.orbax-checkpoint-tmp` is
-being written, `*.damaged` failed verification, `.deleted` is being deleted.
+`metrics` (empty if the step was not validated), `_CHECKPOINT_METADATA` (when and why it was saved, JSON),
+`commit_success.txt`, which makes it a checkpoint once all else is written, and `SHA256SUMS`, which detects changed
+files: orbax itself reads arrays with changed bytes without complaint. Nothing is pickled, and nothing renamed, which a
+bucket cannot do. `*.damaged` failed verification.
 """
 
 import gc
 import math
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import orbax.checkpoint as ocp
+from etils import epath
 from ml_collections import ConfigDict
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN
+from orbax.checkpoint.options import AtomicityMode, AtomicityOptions
 
 from vaswani.errors import UserError
-from vaswani.run import checksums, saved
+from vaswani.files import as_path, in_bucket
+from vaswani.run import saved
 from vaswani.run.distributed import is_main, main_first
-from vaswani.run.lock import other_holder
+from vaswani.run.lock import check_ours
 from vaswani.run.quiet import quiet, reason
 from vaswani.run.saved import DamagedError
 
-_TEMPORARY = ".orbax-checkpoint-tmp"
-_DELETED = ".deleted"
+_BY_MARKER = AtomicityOptions(mode=AtomicityMode.COMMIT_FILE)
 
 
 def quality(metrics: dict) -> tuple[int, float]:
@@ -65,8 +66,8 @@ def judge(all_metrics: Sequence[dict]) -> Callable[[dict], tuple[int, float]]:
 class Checkpoints:
     """The checkpoints in `folder`. Without `cfg` (`config.checkpoint`) they are read-only, and nothing is created.
 
-    Saving is asynchronous: `save` returns once the arrays are copied, and a checkpoint gets its final name only when it
-    is complete, so killing the process at any moment leaves the earlier ones usable.
+    Saving is asynchronous: `save` returns once the arrays are copied, and a checkpoint counts only once it is complete,
+    so killing the process at any moment leaves the earlier ones usable.
 
     With `cfg` the newest checkpoint is verified first, and `latest` is the newest intact one: damaged ones are renamed
     to `STEP.damaged`, with a line on stderr. Without it, those whose metrics cannot be read are ignored.
@@ -79,11 +80,12 @@ class Checkpoints:
           UserError: the folder to read does not exist, or all of its checkpoints are damaged; or orbax could not save
             in the folder.
         """
-        self.folder = Path(folder).absolute()
-        self._left_out: set[int] = set()
+        self.folder = as_path(folder).absolute()
+        self._cfg = cfg
+        self._metrics: dict[int, dict] = {}  # of each checkpoint, by its step
         self._temporary: set[int] = set()
-        self._manager: Any = None
         self._saving: int | None = None  # the last step whose saving was started
+        self._saved: Future[None] | None = None  # done once that is complete
         self._failure: UserError | None = None  # why that could not be written
         self._held = ExitStack()
 
@@ -91,34 +93,41 @@ class Checkpoints:
         if cfg is None:
             if not self.folder.is_dir():
                 raise UserError(f"{self.folder}: no such folder of checkpoints; has this run been trained?")
-            self._left_out = saved.unreadable(self.folder)
+            unreadable = saved.unreadable(self.folder)
+            self._metrics = {step: {} for step in saved.steps(self.folder) if step not in unreadable}
             return
 
-        # To write: what a crash has left damaged goes out of the way before the manager reads the folder.
+        # To write: what a crash has left damaged goes out of the way before the folder is read.
         if re.search(r"\[.*\]|\\", str(self.folder)):  # orbax takes it for a pattern, and loses what it has written
             raise UserError(f"{self.folder}: no checkpoint can be saved below square brackets or a backslash")
         with main_first("checkpoints", self.folder):
             if is_main():
+                saved.remove_partial(self.folder)
                 saved.rename_damaged(self.folder)
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
-        if not self.folder.is_dir():
+        if not in_bucket(self.folder) and not self.folder.is_dir():
             raise UserError(f"{self.folder}: process 0 has made this folder, and it is not here; share one --workdir")
-        self._verified = max(saved.steps(self.folder), default=None)
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=_preservation_policy(cfg, self._temporary),
-            best_fn=quality,  # metrics are only written where this is set
-            cleanup_tmp_directories=True,
-            todelete_subdir=_DELETED,  # renamed first: killing a process during deletion leaves no partial checkpoint
-            async_options=ocp.AsyncOptions(
-                post_finalization_callback=self._write_sums,
-                # Otherwise, if a folder cannot be created, orbax's threads wait five minutes for it at exit.
-                create_directories_asynchronously=False,
-            ),
+        self._metrics = {step: self.about(step)[1] for step in saved.steps(self.folder)}
+        self._verified = max(self._metrics, default=None)
+        self._handler = ocp.CompositeCheckpointHandler(
+            state=ocp.StandardCheckpointHandler(),
+            data=ocp.JsonCheckpointHandler(),
+            config=ocp.JsonCheckpointHandler(),
+            metrics=ocp.JsonCheckpointHandler(filename="metrics"),
+            composite_options=ocp.CompositeOptions(atomicity_options=_BY_MARKER),
         )
-        self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("state", "data", "config"))
-        # Kept open, so that a folder which is removed and recreated cannot get the same inode.
-        self._opened = os.open(self.folder, os.O_RDONLY)
-        self._held.callback(os.close, self._opened)
+        self._checkpointer = ocp.AsyncCheckpointer(
+            self._handler,
+            atomicity_options=_BY_MARKER,
+            # Otherwise, if a folder cannot be created, orbax's threads wait five minutes for it at exit.
+            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+        )
+        self._background = ThreadPoolExecutor(1, "checkpoint")
+        self._opened: int | None = None
+        if not in_bucket(self.folder):
+            # Kept open, so that a folder which is removed and recreated cannot get the same inode.
+            self._opened = os.open(self.folder, os.O_RDONLY)
+            self._held.callback(os.close, self._opened)
         self._held.enter_context(quiet())  # saving threads run until `close`
         self._held.callback(gc.collect)  # while it is quiet: what a failed save has abandoned
 
@@ -147,18 +156,25 @@ class Checkpoints:
         """
         # One save at a time: the one before is finished first, and its error, if any, is raised here.
         self.wait()
-        if step in self._manager.all_steps():
+        if step in self._metrics:
             return
         self._check_ours()
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
             data=ocp.args.JsonSave(data_state),
             config=ocp.args.JsonSave(config),
+            metrics=ocp.args.JsonSave(metrics or {}),
         )
         self._saving = step
         self._failure = None
         with self._writing():
-            self._manager.save(step, args=items, metrics=metrics or {}, custom_metadata={"reason": reason}, force=True)
+            place = str(self.folder / str(step))
+            self._checkpointer.save(place, args=items, custom_metadata={"reason": reason}, force=True)
+            self._metrics[step] = metrics or {}
+            superfluous = self._metrics.keys() - kept(self._cfg, self._metrics, self._temporary)
+            for old in superfluous:
+                del self._metrics[old]
+            self._saved = self._background.submit(self._complete, step, superfluous)
 
     def mark_temporary(self, step: int) -> None:
         """Does not count checkpoint `step` among the last ones, so that it is deleted once a newer one is saved."""
@@ -181,7 +197,7 @@ class Checkpoints:
         with main_first("metrics"):
             if is_main():
                 saved.replace_metrics(self.folder / str(step), metrics)
-        self._manager.reload()
+        self._metrics[step] = metrics
 
     def restore(self, abstract_state: Any) -> tuple[Any, dict]:
         """Returns (state, data position) of the latest checkpoint, with the shapes and sharding of `abstract_state`.
@@ -204,13 +220,12 @@ class Checkpoints:
         saved.check_shapes(folder, abstract_state.params)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
         with saved.reading(folder):
-            restored = self._manager.restore(step, args=items)
+            restored = self._handler.restore(epath.Path(str(folder)), args=items)
         return restored["state"], restored["data"]
 
     def steps(self) -> list[int]:
         """Returns the steps of the checkpoints, oldest first, including one that is being written."""
-        steps = self._manager.all_steps() if self._manager else saved.steps(self.folder)
-        return sorted(set(steps) - self._left_out)
+        return sorted(self._metrics)
 
     def latest(self) -> int | None:
         """Returns the step of the newest complete checkpoint, or None."""
@@ -222,29 +237,32 @@ class Checkpoints:
         Raises:
           ValueError: a file of it is damaged or missing; the message says which.
         """
-        # Read from the files: the manager's own metadata() warns about every item that it cannot also restore.
         return saved.about(self.folder / str(step))
 
     def wait(self) -> None:
         """Blocks until everything that `save` started is on disk; `UserError` if it could not be written."""
         with self._writing():
-            self._manager.wait_until_finished()
-            if is_main() and self._saving is not None:
-                saved.add_time(self.folder / str(self._saving))
-        self._delete()
+            if self._saved:
+                self._saved.result()
 
     def close(self) -> None:
         """Waits and releases the folder; `UserError` if the last save could not be written."""
         with self._held:
-            if self._manager:
+            if self._cfg:
                 self.wait()
                 with self._writing():
-                    self._manager.close()
-                self._delete()
+                    self._checkpointer.close()
 
-    def _write_sums(self) -> None:
-        """Called by orbax in process 0's saving thread, when all items are written but not yet renamed."""
-        saved.write_sums(self.folder / f"{self._saving}{_TEMPORARY}")
+    def _complete(self, step: int, superfluous: set[int]) -> None:
+        """Waits until checkpoint `step` counts, writes its sums, and deletes those that it has made superfluous.
+
+        It counts before its sums are there: reading it back takes a third of the time that a preempted machine has.
+        """
+        self._checkpointer.wait_until_finished()
+        if is_main():
+            saved.write_sums(self.folder / str(step))
+            for old in superfluous:
+                saved.remove(self.folder / str(old))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -256,8 +274,7 @@ class Checkpoints:
             yield
         except Exception as error:
             self._check_ours()
-            for partial in self.folder.glob(f"*{_TEMPORARY}"):
-                shutil.rmtree(partial, ignore_errors=True)
+            saved.remove_partial(self.folder)
             # What fails after the first failure is a consequence of it.
             if self._failure:
                 raise self._failure from self._failure.__cause__
@@ -278,77 +295,30 @@ class Checkpoints:
         processes would delete each other's temporary files, and both would fail, blaming the disk.
         """
         try:
-            is_still_there = os.path.samestat(os.fstat(self._opened), self.folder.stat())
+            is_lost = self._opened and not os.path.samestat(os.fstat(self._opened), self.folder.stat())
         except OSError:
-            is_still_there = False
-        if not is_still_there:
+            is_lost = True
+        if is_lost:
             raise UserError(f"{self.folder}: this folder has disappeared; the run cannot be saved")
-        workdir = self.folder.parent
-        holder = other_holder(workdir) if is_main() else None
-        if holder:
-            raise UserError(
-                f"--workdir={workdir}: another process has started training in this folder ({holder}), "
-                "whose file system has no locks to prevent it; this process stops now without saving"
-            )
-
-    def _delete(self) -> None:
         if is_main():
-            shutil.rmtree(self.folder / _DELETED, ignore_errors=True)
+            check_ours(self.folder.parent)
 
 
-class _Latest:
-    """A policy of orbax that keeps the last `count` checkpoints, not counting `temporary`, and the very last of all."""
+def kept(cfg: ConfigDict, metrics: dict[int, dict], temporary: set[int]) -> set[int]:
+    """Returns the steps that are kept: those that any of the keys of `config.checkpoint` asks for, and the last one.
 
-    def __init__(self, count: int, temporary: set[int]) -> None:
-        self._count = count
-        self._temporary = temporary
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        """Returns of each checkpoint whether it is kept; called by orbax."""
-        steps = [one.step for one in checkpoints]
-        counted = [step for step in steps if step not in self._temporary]
-        kept = {*counted[-self._count :], *steps[-1:]}
-        return [step in kept for step in steps]
-
-
-class _Best:
-    """A policy of orbax that keeps the `count` best checkpoints (`run.averaging.choose`), but no temporary one."""
-
-    def __init__(self, count: int, temporary: set[int]) -> None:
-        self._count = count
-        self._temporary = temporary
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        """Returns of each checkpoint whether it is kept; called by orbax."""
-        validated = [one for one in checkpoints if one.metrics and one.step not in self._temporary]
-        best = BestN(get_metric_fn=judge([one.metrics for one in validated]), n=self._count)
-        are_best = best.should_preserve(validated, context=context)
-        kept = {one.step for is_best, one in zip(are_best, validated, strict=True) if is_best}
-        return [one.step in kept for one in checkpoints]
-
-
-class _Every:
-    """A policy of orbax that keeps those whose step is a multiple of `interval`, but no temporary one."""
-
-    def __init__(self, interval: int, temporary: set[int]) -> None:
-        self._interval = interval
-        self._temporary = temporary
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        """Returns of each checkpoint whether it is kept; called by orbax."""
-        steps = [one.step for one in checkpoints]
-        return [step % self._interval == 0 and step not in self._temporary for step in steps]
-
-
-def _preservation_policy(cfg: ConfigDict, temporary: set[int]) -> AnyPreservationPolicy:
-    """Returns which checkpoints are kept: those that any of the keys of `config.checkpoint` asks for."""
-    # Policies, not max_to_keep with best_fn: those delete the latest checkpoint once it is not among the best.
-    policies: list[Any] = [_Latest(cfg.keep_last, temporary)]
-    if cfg.keep_best:
-        policies.append(_Best(cfg.keep_best, temporary))
-    if cfg.keep_every:
-        policies.append(_Every(cfg.keep_every, temporary))
-    return AnyPreservationPolicy(policies)
+    Args:
+      cfg: `config.checkpoint`.
+      metrics: of every checkpoint, by its step; {} if it was not validated.
+      temporary: the steps that no key asks for.
+    """
+    counted = sorted(metrics.keys() - temporary)
+    validated = [step for step in counted if metrics[step]]
+    judged_by = judge([metrics[step] for step in validated])
+    worst_first = sorted(validated, key=lambda step: judged_by(metrics[step]))
+    best = worst_first[-cfg.keep_best :] if cfg.keep_best else []
+    multiples = [step for step in counted if cfg.keep_every and step % cfg.keep_every == 0]
+    return {max(metrics), *counted[-cfg.keep_last :], *best, *multiples}
 
 
 def load_params(workdir: str | Path, step: int) -> dict:
@@ -373,11 +343,11 @@ def load_ema(workdir: str | Path, step: int) -> dict:
 
 
 def _load(workdir: str | Path, step: int, name: str) -> dict:
-    folder = Path(workdir).absolute() / "checkpoints" / str(step)
+    folder = as_path(workdir).absolute() / "checkpoints" / str(step)
     cure = "choose another one, or restore a copy"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
-    how = checksums.fault(folder, "state/")
+    how = saved.fault_of_state(folder, name)
     if how:
         raise DamagedError(folder, how, cure)
     return saved.load(folder, cure, name)

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from flax.traverse_util import unflatten_dict
 
 from vaswani.checked_json import check, read_json
 from vaswani.errors import UserError
-from vaswani.files import sha256, write_text
+from vaswani.files import remove_tree, sha256, walk, write_text
 from vaswani.notes import note
 from vaswani.run import checksums
 from vaswani.run.parameters import named_shapes
@@ -24,6 +25,7 @@ from vaswani.run.quiet import quiet, reason
 
 _TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved
 _METRICS = "metrics/metrics"
+_MARKER = "commit_success.txt"  # orbax writes it once all else is there
 # What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have.
 _FIRST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 10**9
 _LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 10**9
@@ -85,10 +87,16 @@ def _has_changed(folder: Path, name: str) -> bool:
 
 
 def fault(folder: Path) -> str | None:
-    """Reads a whole checkpoint and returns what has changed since it was saved; None if nothing has."""
-    how = checksums.fault(folder)
+    """Reads a whole checkpoint and returns what has changed since it was saved; None if nothing has.
+
+    One without sums gets them, if all of it can be read: its process was killed once it was complete.
+    """
+    has_sums = (folder / checksums.NAME).exists()
+    how = checksums.fault(folder) if has_sums else _unreadable(folder)
     if how:
         return how
+    if not has_sums:
+        write_sums(folder)
     try:
         load(folder, "", "step")
     except DamagedError as error:
@@ -96,15 +104,51 @@ def fault(folder: Path) -> str | None:
     return None
 
 
-def steps(folder: Path) -> list[int]:
-    """Returns the steps of the complete checkpoints, newest first, damaged or not.
+def _unreadable(folder: Path, *names: str) -> str | None:
+    """Returns why these parts of a checkpoint without sums, or all of it, cannot be read; None if they can."""
+    try:
+        load(folder, "", *(names or _tree(folder)))
+    except Exception as error:
+        return f"{checksums.NAME} is missing, and so is more: {reason(error)}"
+    return None
 
-    Orbax takes other names for steps, too: `keep_10` for 10, which may not be there.
-    """
+
+def fault_of_state(folder: Path, name: str) -> str | None:
+    """Returns which file of a checkpoint's state has changed, or why its part `name` cannot be read without sums."""
+    if not (folder / checksums.NAME).exists() and _is_complete(folder):
+        return _unreadable(folder, name)
+    return checksums.fault(folder, "state/")
+
+
+def steps(folder: Path) -> list[int]:
+    """Returns the steps of the complete checkpoints, newest first, damaged or not."""
     if not folder.is_dir():
         return []
-    names = [path.name for path in ocp.utils.checkpoint_steps_paths(folder)]
-    return sorted((int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name)), reverse=True)
+    return sorted((int(path.name) for path in _numbered(folder) if _is_complete(path)), reverse=True)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if re.fullmatch("0|[1-9][0-9]*", path.name)]
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    """Returns whether all of a checkpoint was written; one without a marker, of an earlier orbax, has sums at least."""
+    return (checkpoint / _MARKER).exists() or (checkpoint / checksums.NAME).exists()
+
+
+def remove(checkpoint: Path) -> None:
+    """Removes a checkpoint, which is none from the first moment on: a process may be killed meanwhile."""
+    for name in (checksums.NAME, _MARKER):
+        (checkpoint / name).unlink(missing_ok=True)
+    remove_tree(checkpoint)
+
+
+def remove_partial(folder: Path) -> None:
+    """Removes what a process has left of a checkpoint that it had not written, or removed, to the end."""
+    if folder.is_dir():
+        for path in _numbered(folder):
+            if not _is_complete(path):
+                remove_tree(path)
 
 
 def unreadable(folder: Path) -> set[int]:
@@ -195,7 +239,7 @@ def load(folder: Path, cure: str, *names: str) -> dict:
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
         args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
-        state = ocp.PyTreeCheckpointHandler().restore(folder / "state", args=args)
+        state = ocp.PyTreeCheckpointHandler().restore(epath.Path(str(folder / "state")), args=args)
         step = int(state["step"])
     if step != int(folder.name):
         raise DamagedError(folder, f"it holds the state of step {step}", cure)
@@ -203,19 +247,14 @@ def load(folder: Path, cure: str, *names: str) -> dict:
 
 
 def write_sums(folder: Path) -> None:
-    """Writes the SHA-256 sums of all items' files, before orbax writes the file with the time."""
-    files = [path for path in sorted(folder.glob("*/**/*")) if path.is_file()]
-    names = [path.relative_to(folder).as_posix() for path in files]
-    checksums.write_sums(folder, {}, names)
-
-
-def add_time(folder: Path) -> None:
-    """Adds the sum of the file with the time, which orbax writes last."""
-    if not (folder / checksums.NAME).exists():
-        return  # the checkpoint could not be written, which has been raised, or was removed since
-    sums = checksums.read_sums(folder)
-    if _TIME not in sums:
-        checksums.write_sums(folder, sums, [_TIME])
+    """Writes the SHA-256 sums of all items' files, and of the file with the time."""
+    names = [
+        f"{path.relative_to(folder).as_posix()}/{name}"
+        for path, _, files in walk(folder)
+        for name in files
+        if path != folder
+    ]
+    checksums.write_sums(folder, {}, [*sorted(names), _TIME])
 
 
 def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
@@ -265,4 +304,4 @@ def _names(folder: Path) -> dict:
 
 def _tree(folder: Path) -> dict:
     """Returns the names, shapes and dtypes of a saved state's arrays."""
-    return ocp.PyTreeCheckpointHandler().metadata(folder / "state").tree
+    return ocp.PyTreeCheckpointHandler().metadata(epath.Path(str(folder / "state"))).tree

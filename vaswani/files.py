@@ -1,6 +1,7 @@
 """Files: paths that users give, reading what is regular, atomic writes, and SHA-256.
 
 Every fault is a one-line error. Files are read if they are regular: a device or a pipe in their place may never end.
+What belongs to a run may be in a bucket (gs://); its path is then a `vaswani.buckets.BucketPath`.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 import uuid
@@ -27,12 +29,12 @@ _LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of f
 
 
 def folder(flag: str, path: str | Path) -> Path:
-    """Returns the folder that the flag `--FLAG` names, with `~` expanded; it need not exist.
+    """Returns the folder that the flag `--FLAG` names, on a disk or in a bucket; it need not exist.
 
     Raises:
-      UserError: as `expanded`.
+      UserError: as `place`.
     """
-    return expanded(path, f"--{flag}={path}")
+    return place(path, f"--{flag}={path}")
 
 
 def folders(flag: str, paths: str) -> list[str]:
@@ -76,6 +78,8 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     file = folder(flag, path)
     if suffixes and file.suffix not in suffixes:
         raise UserError(f"--{flag}={path}: its name must end in {' or '.join(suffixes)}")
+    if in_bucket(file):
+        return file
     try:
         written_in_place = _descriptor(file) is not None or _is_special(file)
         target = file if written_in_place else Path(os.path.realpath(file))
@@ -95,28 +99,74 @@ def output_folder(flag: str, path: str | Path) -> Path:
     Raises:
       UserError: it, or what it would be in, is a file, or as `folder`.
     """
-    place = folder(flag, path)
-    nearest = next((ancestor for ancestor in (place, *place.parents) if ancestor.exists()), place)
+    output = folder(flag, path)
+    nearest = next((ancestor for ancestor in (output, *output.parents) if ancestor.exists()), output)
     if nearest.exists() and not nearest.is_dir():
         raise UserError(f"--{flag}={path}: {nearest} is a file; name a folder")
-    return place
+    return output
+
+
+def place(path: str | Path, where: str) -> Path:
+    """Returns `path`, which may be in a bucket of Google Cloud Storage (gs://BUCKET/NAME); it need not exist.
+
+    Raises:
+      UserError: as `expanded`, or what reads buckets is not installed.
+    """
+    if in_bucket(path):
+        from vaswani.buckets import bucket_path  # which costs what few commands need
+
+        return bucket_path(str(path))
+    return expanded(path, where)
+
+
+def in_bucket(path: str | Path) -> bool:
+    """Returns whether this is the path of something in a bucket, which is not on this machine's disk."""
+    return str(path).startswith("gs://")
+
+
+def as_path(path: str | Path) -> Path:
+    """Returns a path as it is, and a text as one; `Path` would make a local one of a bucket's."""
+    return path if isinstance(path, Path) else place(path, path)
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yields each folder at and below this one, with the names of its folders and files.
+
+    Nothing is searched in the folders whose names the caller removes from the list.
+    """
+    if in_bucket(folder):
+        yield from folder.walk()  # type: ignore[attr-defined]  # pathlib has it since Python 3.12
+        return
+    for path, folders, files in os.walk(folder):
+        yield Path(path), folders, files
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder with all that is in it, as far as that can be removed."""
+    if in_bucket(folder):
+        with contextlib.suppress(OSError):
+            folder.rmtree()  # type: ignore[attr-defined]  # of a bucket alone
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def expanded(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:
-      UserError: it is a URL, which would silently become a local folder named `gs:`, or a model that comes with the
+      UserError: it is a URL, which would silently become a local folder named `s3:`, or a model that comes with the
         code, no file can have this path, or it begins with the home of a user who does not exist; the message begins
         with `where`.
     """
     text = str(path)
     if text.startswith(BUILTIN):
         raise UserError(f"{where}: this model comes with the code and is only read; name a folder")
+    if in_bucket(text):
+        raise UserError(f"{where}: this must be on the machine's own disk: copy it from the bucket, or mount that")
     if re.match(r"[A-Za-z][\w+.-]+:/", text):
         raise UserError(
-            f"{where}: this is a URL; only mounted file systems are supported: mount the bucket (gs:// with "
-            "gcsfuse) and give its mount point"
+            f"{where}: this is a URL; only gs:// and mounted file systems are supported: mount the bucket, and give "
+            "its mount point"
         )
     try:
         encoded = os.fsencode(text)
@@ -152,6 +202,8 @@ def open_regular(path: Path) -> io.BufferedReader:
     Raises:
       OSError: it cannot be read, or is a folder, a device, a pipe or a socket.
     """
+    if in_bucket(path):
+        return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -164,6 +216,8 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 def read_bytes(path: Path) -> bytes:
     """Returns the content of a regular file of up to `LARGEST` bytes; raises as `open_regular`, or if it is larger."""
+    if in_bucket(path):
+        return path.read_bytes()
     with open_regular(path) as file:
         too_large = os.fstat(file.fileno()).st_size > LARGEST
         if not too_large:
@@ -175,7 +229,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file atomically: to a temporary name beside it, which is then renamed.
+    """Writes a file atomically: to a temporary name beside it, which is then renamed; in a bucket, at once.
 
     A symbolic link stays, and the file that it names is written. What is not a file cannot be renamed to: a terminal or
     another character device, a pipe that is being read, `/dev/stdout` and `/dev/fd/N` are written to directly.
@@ -183,6 +237,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     Raises:
       OSError: it cannot be written. A file is then unchanged, and the temporary one removed.
     """
+    if in_bucket(path):
+        path.write_bytes(content)
+        return
     try:
         descriptor = _descriptor(path)
         if descriptor is not None:

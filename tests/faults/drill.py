@@ -104,7 +104,7 @@ class Launch:
         return any(int(step) % EVAL_EVERY == 0 and kind == "train" for step, kind in last)
 
     def saves(self) -> bool:
-        return bool(self.updates()) and any((self.run.workdir / "checkpoints").glob("*tmp*"))
+        return bool(self.updates()) and self.run.partial()
 
 
 class Run:
@@ -115,9 +115,14 @@ class Run:
         folder.mkdir()
 
     def newest(self) -> int:
-        """Returns the newest complete checkpoint, by name only; 0 if there is none."""
-        names = [path.name for path in (self.workdir / "checkpoints").glob("*")]
-        return max((int(name) for name in names if name.isdigit()), default=0)
+        """Returns the newest complete checkpoint, by its marker only; 0 if there is none."""
+        complete = (self.workdir / "checkpoints").glob("*/commit_success.txt")
+        return max((int(path.parent.name) for path in complete if path.parent.name.isdigit()), default=0)
+
+    def partial(self) -> bool:
+        """Returns whether a checkpoint is being written, or was when the process was killed."""
+        folders = [path for path in (self.workdir / "checkpoints").glob("*") if path.name.isdigit()]
+        return any(not (path / "commit_success.txt").exists() for path in folders)
 
 
 def configure(folder: Path, kind: str) -> Path:
@@ -203,7 +208,7 @@ def checked(launch: Launch, phase: str, status: int) -> Row:
         raise FaultError(f"{launch.log}: {text[-500:]}")
     if left < launch.before or (updates and left > updates[-1]):
         raise FaultError(f"{launch.log}: checkpoint {left} after {launch.before}")
-    tmp = any((launch.run.workdir / "checkpoints").glob("*tmp*"))
+    tmp = launch.run.partial()
     if phase == RANDOM:
         if status != -signal.SIGKILL:
             raise FaultError(f"{launch.log}: exit status {status} after SIGKILL")

@@ -20,7 +20,7 @@ from vaswani.numbers import whole
 from vaswani.paper import command
 from vaswani.run import checksums
 from vaswani.run.averaging import Checkpoint, choose
-from vaswani.run.lock import other_holder
+from vaswani.run.lock import check_ours
 
 CORPORA = ("text:{}.{{en,de}}", "tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "tfds:{}:{{en,de}}")
 NAMES = {"~nosuchuser/x": "there is no user nosuchuser", "a" * 300: "255 bytes", "a\0b": "zero byte"}
@@ -71,7 +71,7 @@ def test_other_files_are_regular_ones(endless: str, tmp_path: Path) -> None:
     (tmp_path / "SHA256SUMS").symlink_to(endless)
     assert "not a regular file" in str(checksums.fault(tmp_path))
     (tmp_path / "lock").symlink_to(endless)
-    assert other_holder(tmp_path) is None
+    check_ours(tmp_path)
 
 
 def test_the_output_of_a_command_is_read_as_a_file() -> None:

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-import threading
+import sys
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,20 +191,61 @@ def test_metrics_that_come_later_leave_a_whole_checkpoint_whenever_they_are_inte
     assert Checkpoints(folder).about(5)[1] in ({"loss": 1.0}, {"loss": 0.5})
 
 
-def test_a_checkpoint_that_is_deleted_loses_its_name_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So killing a process during deletion leaves no checkpoint with missing files."""
+def test_a_checkpoint_that_is_deleted_is_none_from_the_first_moment_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a process killed during deletion leaves no checkpoint with missing files; the next launch removes the rest."""
     checkpoints = filled(tmp_path / "checkpoints", {1: None}, keep_last=1)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     checkpoints.save(2, state(2), {}, None, {})
-    checkpoints.wait()
-    names = sorted(
-        path.relative_to(tmp_path / "checkpoints").as_posix() for path in (tmp_path / "checkpoints").glob("*")
-    )
-    assert names == [".deleted", "2"]
-    assert fault(tmp_path / "checkpoints" / ".deleted" / "1") is None
-    monkeypatch.undo()
     checkpoints.close()
-    assert not (tmp_path / "checkpoints" / ".deleted").exists()
+    monkeypatch.undo()
+    assert (tmp_path / "checkpoints" / "1" / "state").is_dir()
+    assert saved.steps(tmp_path / "checkpoints") == [2]
+    Checkpoints(tmp_path / "checkpoints", keep()).close()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["2"]
+
+
+def test_nothing_is_renamed_while_a_checkpoint_is_written_and_an_old_one_deleted(tmp_path: Path) -> None:
+    """A mounted bucket copies a folder to rename it, or refuses."""
+    renamed: list[str] = []
+    watching = [True]
+    sys.addaudithook(lambda event, arguments: renamed.append(arguments[0]) if watching and event == "os.rename" else 0)
+    filled(tmp_path / "checkpoints", {1: {"nll": 1.0}, 2: None}, keep_last=1).close()
+    watching.clear()
+    folders = [path for path in renamed if not Path(path).name.startswith(".SHA256SUMS.")]
+    assert folders == []
+
+
+def test_what_no_marker_makes_a_checkpoint_is_none_and_is_removed_by_the_next_launch(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {1: None, 2: None}).close()
+    for name in ("commit_success.txt", "SHA256SUMS"):
+        (tmp_path / "checkpoints" / "2" / name).unlink()
+    assert Checkpoints(tmp_path / "checkpoints").steps() == [1]
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    assert checkpoints.steps() == [1]
+    assert not (tmp_path / "checkpoints" / "2").exists()
+    checkpoints.close()
+
+
+def test_a_checkpoint_of_an_orbax_that_wrote_no_marker_is_restored(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {1: None}).close()
+    (tmp_path / "checkpoints" / "1" / "commit_success.txt").unlink()
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    assert_equal(checkpoints.restore(jax.eval_shape(lambda: state(0)))[0], state(1))
+    checkpoints.close()
+
+
+def test_a_process_killed_before_the_sums_were_written_has_lost_nothing(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {1: None, 2: None}).close()
+    sums = tmp_path / "checkpoints" / "2" / "SHA256SUMS"
+    before = sums.read_bytes()
+    sums.unlink()
+    assert_equal(load_params(tmp_path, 2), state(2).params)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
+    assert checkpoints.latest() == 2
+    assert sums.read_bytes() == before, "the next launch writes them"
+    checkpoints.close()
 
 
 def test_another_models_checkpoint_is_named_with_both_shapes(tmp_path: Path) -> None:
@@ -228,32 +269,22 @@ def test_what_is_not_there_is_said_to_be_absent(tmp_path: Path) -> None:
 def test_the_first_failure_is_told_and_not_what_its_clean_up_does_to_a_thread_that_still_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cleaned, write_sums = threading.Event(), Checkpoints._write_sums
-
-    def slow(self: Checkpoints) -> None:
-        cleaned.wait(timeout=60)
-        write_sums(self)
-
-    monkeypatch.setattr(Checkpoints, "_write_sums", slow)
-    cleaned.set()
     checkpoints = filled(tmp_path / "checkpoints", {3: None})
-    cleaned.clear()
-    wait = checkpoints._manager.wait_until_finished
+    removed = saved.remove_partial
 
-    def full() -> None:
-        monkeypatch.setattr(checkpoints._manager, "wait_until_finished", after)
+    def removed_while_it_is_written(folder: Path) -> None:
+        removed(folder)
+        monkeypatch.setattr(saved, "write_sums", Path.stat)  # of a folder that is no more
+
+    def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def after() -> None:
-        cleaned.set()
-        wait()
-
+    monkeypatch.setattr(saved, "write_sums", full)
+    monkeypatch.setattr(saved, "remove_partial", removed_while_it_is_written)
     told = r"checkpoint 4 could not be written \(No space left on device\); checkpoint 3 is intact"
     with pytest.raises(UserError, match=told), closing(checkpoints):
         checkpoints.save(4, state(4), {}, None, {})
-        monkeypatch.setattr(checkpoints._manager, "wait_until_finished", full)
         checkpoints.wait()
-    assert cleaned.is_set()
 
 
 @pytest.mark.parametrize("year", [1, 1969, 2287, 9999])

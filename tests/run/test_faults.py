@@ -134,7 +134,7 @@ def test_what_cannot_be_written_is_one_line_and_leaves_the_checkpoints_whole(
     assert status == 2
     assert re.fullmatch(rf"error: [^\n]*{message}[^\n]*\n", err)
     assert whole(run) == [4]
-    assert not list((run / "checkpoints").glob("*tmp*"))
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["4"]
     assert loop.train(config(undisturbed), run) == 0  # once there is room
     jax.tree.map(np.testing.assert_array_equal, load_params(run, 12), load_params(undisturbed / "run", 12))
 
@@ -196,7 +196,7 @@ def test_a_second_process_is_refused_and_readers_are_not_and_a_lost_folder_is_no
     run = tmp_path / "run"
     cfg = config(undisturbed, steps=1_000_000, checkpoint__keep_last=2)
     first = launch(undisturbed, cfg, run)
-    wait_for(run / "checkpoints" / "4", first)
+    wait_for(run / "checkpoints" / "4" / "commit_success.txt", first)
     holder = rf"pid {first.pid} on \S+ since \S+"
     with pytest.raises(
         UserError, match=rf"^--workdir={run}: another process is training in this folder \({holder}\)[^\n]*$"
@@ -252,7 +252,7 @@ def test_a_second_process_where_there_are_no_locks_is_named_and_the_first_saves_
         checkpoints = filled(tmp_path / "checkpoints", {1: None})
         other = "pid 1 on elsewhere since 2026-01-01T00:00:00+00:00"
         (tmp_path / "lock").write_text(other)
-        theirs = tmp_path / "checkpoints" / "2.orbax-checkpoint-tmp"
+        theirs = tmp_path / "checkpoints" / "2"
         theirs.mkdir()
         message = rf"^--workdir={tmp_path}: another process has started training in this folder \({re.escape(other)}\)"
         with pytest.raises(UserError, match=message):

@@ -82,6 +82,12 @@ def sums_of_absolute(checkpoint: Path) -> None:
 
 
 # Each kind of damage, and how the message describes it.
+def no_sums_no_arrays(folder: Path) -> None:
+    """Leaves what an interrupted copy may leave."""
+    (folder / "SHA256SUMS").unlink()
+    arrays(folder).unlink()
+
+
 DAMAGES = {
     "arrays truncated": (lambda folder: halve(arrays(folder)), r"state/\S*d/\w+ has changed"),
     "arrays deleted": (lambda folder: arrays(folder).unlink(), r"state/\S*d/\w+ is missing"),
@@ -102,7 +108,7 @@ DAMAGES = {
         lambda folder: (folder / "_CHECKPOINT_METADATA").write_bytes(b""),
         "_CHECKPOINT_METADATA is damaged",
     ),
-    "no sums": (lambda folder: (folder / "SHA256SUMS").unlink(), "SHA256SUMS is missing"),
+    "no sums and no arrays": (no_sums_no_arrays, r"SHA256SUMS is missing, and so is more: .*"),
     "sums garbage": (lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\0"), "SHA256SUMS is damaged"),
     "sums of a file outside": (sums_of_outside, "SHA256SUMS names a file outside this folder"),
     "sums of an absolute path": (sums_of_absolute, "SHA256SUMS names a file outside this folder"),

@@ -12,7 +12,7 @@ from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.run import folder
 from vaswani.run.folder import open_folder, record_launch
-from vaswani.run.lock import other_holder
+from vaswani.run.lock import check_ours
 from vaswani.run.records import read_launches, read_metrics
 
 
@@ -116,7 +116,7 @@ def test_a_process_keeps_its_folder_if_its_machine_gets_another_name(
 ) -> None:
     with open_folder(default(), tmp_path):
         monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
-        assert other_holder(tmp_path) is None
+        check_ours(tmp_path)
 
 
 def test_code_beside_a_file_whose_name_is_in_no_encoding_has_its_commit(

@@ -33,7 +33,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> 
     cfg.data.batching, cfg.log_every, cfg.checkpoint.every, cfg.steps = batching, 1, 3, 1_000_000
 
     killed = start(f"--config={tiny.config_file(tmp_path, cfg)}", f"--workdir={tmp_path}/killed")
-    wait_for(tmp_path / "killed" / "checkpoints" / "6", killed)
+    wait_for(tmp_path / "killed" / "checkpoints" / "6" / "commit_success.txt", killed)
     killed.kill()
     assert killed.wait() == -9
     killed.communicate()
