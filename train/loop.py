@@ -19,6 +19,7 @@ from vaswani.run.changes import check_unchanged
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
 from vaswani.run.folder import as_json, model_config, open_folder, record_launch
+from vaswani.run.outbox import Outbox
 from vaswani.run.records import read_metrics
 from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from vaswani.run.signals import Signals
@@ -119,11 +120,13 @@ def train(
         done = int(state.step)
 
         # Records: by process 0 alone; the others have neither a folder nor a tracker.
-        trace = Profile(workdir, profile, first=done + 1)
+        outbox = Outbox(workdir)
+        trace = Profile(outbox, profile, first=done + 1)
         if is_main():
             record_launch(workdir, job.manifests, done, init_record)
         with (
             jax.set_mesh(mesh),
+            closing(outbox),
             tracked(tracker if is_main() else None, workdir, as_json(cfg)) as open_tracker,
             Reporter(
                 workdir if is_main() else None,
@@ -133,6 +136,7 @@ def train(
                 every=cfg.log_every,
                 peak=peak_flops(),
                 tracker=open_tracker,
+                outbox=outbox,
             ) as reporter,
             closing(job.batches),
             closing(checkpoints),
@@ -249,6 +253,7 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
             reasons = {"schedule": scheduled, "end": last, "patience": ended, "signal": stopping}
             reason = next((word for word, holds in reasons.items() if holds), None)
             if reason:
+                reporter.send()  # first, so that no update has a checkpoint and no record
                 training.checkpoints.save(step, state, position, metrics, as_json(cfg), reason)
                 saved_at = time.monotonic()
         if stopping or ended:

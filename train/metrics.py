@@ -24,7 +24,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,10 +34,11 @@ import jax
 from jaxtyping import Array
 
 from vaswani import table
-from vaswani.errors import one_line
-from vaswani.files import write_text
+from vaswani.errors import UserError, one_line
+from vaswani.files import in_bucket, read_bytes, write_text
 from vaswani.numbers import from_nll
 from vaswani.progress import Bar
+from vaswani.run.outbox import Outbox
 from vaswani.run.records import read_metrics
 from vaswani.train.start import peak_memory
 from vaswani.train.step import Sums
@@ -81,6 +82,7 @@ class Reporter:
         every: int,
         peak: float = 0.0,
         tracker: Tracker | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
@@ -92,6 +94,7 @@ class Reporter:
           every: updates per record.
           peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
           tracker: gets every record, too.
+          outbox: of the run; by default one for `workdir`.
         """
         self._rate = rate
         self._first = first
@@ -99,9 +102,18 @@ class Reporter:
         self._last = last
         self._peak = peak
         self._tracker = tracker
-        self._elapsed = _drop_records(workdir, first) if workdir else 0.0
-        self._file = (workdir / "metrics.jsonl").open("a", encoding="utf-8") if workdir else None
-        self._tensorboard = EventFile(workdir / "tensorboard", first) if workdir else None
+        self._elapsed = 0.0
+        self._outbox: Outbox | None = None
+        self._file = None
+        self._tensorboard = None
+        if workdir:
+            self._elapsed = _drop_records(workdir, first)
+            self._outbox = outbox or Outbox(workdir)
+            folder = self._outbox.folder
+            if folder != workdir:
+                (folder / "metrics.jsonl").write_bytes(read_bytes(workdir / "metrics.jsonl"))
+            self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+            self._tensorboard = EventFile(folder / "tensorboard", first)
         self._totals = _Totals()
         self._newest = (0, 0.0)  # the last update, and the norm of its gradient
         self._diagnosis: Mapping[str, Array] = {}
@@ -120,10 +132,8 @@ class Reporter:
     ) -> None:
         self._bar.stop()
         if self._file and self._tensorboard:
-            try:
-                self._file.close()
-            finally:
-                self._tensorboard.close()
+            with closing(self._file), closing(self._tensorboard), suppress(*(OSError, UserError) if error else ()):
+                self.send()
 
     def update(
         self, step: int, sums: Sums, positions: int, flops: int = 0, diagnosis: Mapping[str, Array] | None = None
@@ -165,8 +175,15 @@ class Reporter:
             self._record(*self._newest)
 
     def record_validation(self, step: int, metrics: dict[str, float]) -> None:
-        """Records the result of a validation."""
+        """Records the result of a validation, and sends it."""
         self._write({"step": step, "kind": "valid", **metrics})
+        self.send()
+
+    def send(self) -> None:
+        """Uploads the records so far, where the run is in a bucket; raises as `Outbox.send`."""
+        if self._outbox and self._tensorboard and in_bucket(self._outbox.workdir):
+            self._tensorboard.flush()
+            self._outbox.send()
 
     def message(self, text: str) -> None:
         """Prints a line on stderr, above the bar if there is one."""

@@ -13,6 +13,7 @@ import jax
 
 from vaswani.errors import UserError
 from vaswani.run.distributed import is_main
+from vaswani.run.outbox import Outbox
 
 FOLDER = "profile"  # of the run
 _SHOWN = 5  # operations
@@ -29,7 +30,7 @@ class Operation(NamedTuple):
 class Profile:
     """Traces updates of process 0 into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
 
-    def __init__(self, workdir: Path, updates: tuple[int, int] | None, first: int) -> None:
+    def __init__(self, outbox: Outbox, updates: tuple[int, int] | None, first: int) -> None:
         """Prepares the trace of `updates`, a first and a last one, in a launch whose first update is `first`.
 
         If the run has made some of them and has a trace, nothing is traced: the same command must resume it.
@@ -37,14 +38,15 @@ class Profile:
         Raises:
           UserError: it has made some of them, and has no trace.
         """
-        self._folder = workdir / FOLDER
+        self._folder = outbox.folder / FOLDER
+        self._place = outbox.workdir / FOLDER  # where it is sent
         self._first, self._last = updates or (0, 0)
         if 0 < self._first < first:
             done = f"--profile={self._first}:{self._last}: this run has made {first - 1} updates already"
-            if not self._folder.is_dir():
+            if not self._place.is_dir():
                 raise UserError(f"{done}; trace later ones, or a new run")
             self._first, self._last = 0, 0
-            print(f"note: {done}, and {self._folder} has a trace; no other is made", file=sys.stderr)
+            print(f"note: {done}, and {self._place} has a trace; no other is made", file=sys.stderr)
         self._is_tracing = False
 
     def before(self, step: int, state: Any) -> None:
@@ -62,7 +64,8 @@ class Profile:
         self.close()
         traces = sorted(self._folder.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
         shares = "; ".join(f"{name} {share:.1%}" for name, share in largest(traces[-1])[:_SHOWN])
-        return [f"profile of updates {self._first} to {step}: {traces[-1].parent}", f"most time: {shares}"]
+        place = self._place / traces[-1].parent.relative_to(self._folder)
+        return [f"profile of updates {self._first} to {step}: {place}", f"most time: {shares}"]
 
     def close(self) -> None:
         """Ends a trace that has begun."""

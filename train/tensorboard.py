@@ -50,6 +50,10 @@ class EventFile:
             self._writer.flush()  # which waits for the disk
             self._flushed_at = time.monotonic()
 
+    def flush(self) -> None:
+        """Writes what is left to the file."""
+        self._writer.flush()
+
     def close(self) -> None:
         """Writes what is left and closes the file."""
         self._writer.close()

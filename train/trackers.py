@@ -6,6 +6,7 @@ of them is imported without --tracker. A run keeps its id in `tracker.json`, so 
 
 import importlib.util
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.extras import pip_install
-from vaswani.files import write_json
+from vaswani.files import in_bucket, write_json
 from vaswani.keys import flat
 
 PROJECT = "vaswani"
@@ -44,7 +45,7 @@ class WandB:
         self._run = wandb.init(
             project=PROJECT,
             name=workdir.resolve().name,
-            dir=workdir,
+            dir=tempfile.gettempdir() if in_bucket(workdir) else workdir,
             id=known,
             resume="allow",
             config=config,

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from ml_collections import ConfigDict
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.extras import pip_install
-from vaswani.files import folder, write_json
+from vaswani.files import folder, in_bucket, write_bytes, write_json
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.folder import as_json
 from vaswani.run.parameters import named_shapes
@@ -53,7 +54,12 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
     Raises:
       UserError: `path` is a file or has files in it, or cannot be written.
     """
-    target = Path(os.path.realpath(folder(flag, path)))  # a link stays; no folder can be renamed to it
+    target = folder(flag, path)
+    if in_bucket(target):
+        with _sent(flag, target) as draft:
+            yield draft
+        return
+    target = Path(os.path.realpath(target))  # a link stays; no folder can be renamed to it
     draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
     absent: list[Path] = []
     try:
@@ -74,6 +80,18 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
         for parent in absent:
             with suppress(OSError):  # there is something in it
                 parent.rmdir()
+
+
+@contextmanager
+def _sent(flag: str, target: Path) -> Iterator[Path]:
+    """Yields an empty folder of this machine, whose files are then copied to `target`, in a bucket."""
+    if target.exists():
+        raise UserError(f"--{flag}={target}: it exists already; name a new folder")
+    with tempfile.TemporaryDirectory(prefix="vaswani-") as draft:
+        yield Path(draft)
+        for file in sorted(Path(draft).rglob("*")):
+            if file.is_file():
+                write_bytes(target / file.relative_to(draft), file.read_bytes())
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -192,9 +192,18 @@ def test_the_command_prints_every_table_of_the_committed_records(tmp_path: Path)
         (["table9"], f"table9: give one of {', '.join(TABLES)}, figures, all; --help explains"),
         (["layers"], f"layers: give one of {', '.join(TABLES)}, figures, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
-        (["table3", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
-        (["figures", "--output=gs://bucket/x"], "--output=gs://bucket/x: this is a URL; only mounted file systems"),
-        (["table1", "--html=s3://b/x.html"], "--html=s3://b/x.html: this is a URL; only mounted file systems"),
+        (
+            ["table3", "--runs=s3://bucket/runs"],
+            "--runs=s3://bucket/runs: this is a URL; only gs:// and mounted",
+        ),
+        (
+            ["figures", "--output=s3://bucket/x"],
+            "--output=s3://bucket/x: this is a URL; only gs:// and mounted",
+        ),
+        (
+            ["table1", "--html=s3://b/x.html"],
+            "--html=s3://b/x.html: this is a URL; only gs:// and mounted",
+        ),
     ],
     ids=["table", "study", "forms", "runs", "output", "html"],
 )

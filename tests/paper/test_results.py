@@ -183,11 +183,11 @@ def test_damaged_manifests_are_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["results", "figures"])
 def test_a_url_is_not_made_a_folder(module: str) -> None:
-    flag = "--name=x" if module == "results" else "--output=gs://bucket/x"
-    command = [sys.executable, "-m", f"paper.{module}", "--workdir=gs://bucket/run", flag]
+    flag = "--name=x" if module == "results" else "--output=s3://bucket/x"
+    command = [sys.executable, "-m", f"paper.{module}", "--workdir=s3://bucket/run", flag]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert re.match(r"error: --(workdir|output)=gs://bucket/\w+: this is a URL; only mounted", done.stderr)
+    assert re.match(r"error: --(workdir|output)=s3://bucket/\w+: this is a URL; only gs:// and mounted", done.stderr)
 
 
 def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

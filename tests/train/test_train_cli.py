@@ -58,9 +58,9 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
             "error: config: model.attention_impl is 'splash'; it must be einsum on this device (cpu)",
         ),
         (
-            ["--workdir=gs://bucket/run", "--config.steps=0"],
-            "error: --workdir=gs://bucket/run: this is a URL; only mounted file systems are supported: mount the "
-            "bucket (gs:// with gcsfuse) and give its mount point",
+            ["--workdir=s3://bucket/run", "--config.steps=0"],
+            "error: --workdir=s3://bucket/run: this is a URL; only gs:// and mounted file systems are supported: "
+            "mount the bucket, and give its mount point",
         ),
         (["--steps=10"], "error: there is no flag --steps; did you mean --config.steps?"),
         (["--config=quickstart"], "error: --config=quickstart: no such file; did you mean configs/quickstart.py?"),

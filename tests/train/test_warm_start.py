@@ -95,7 +95,7 @@ def test_mistakes_are_said(source: tuple, tmp_path: Path) -> None:
     assert said(f"{run}:7", params, run) == f"--init={run}:7: no checkpoint at step 7; there are 4, 8"
     assert "checkpoint 'newest' is not a choice" in said(f"{run}:newest", params, run)
     assert said(str(run), {"head": np.zeros(3)}, run).endswith("has the path and the shape of one of this model")
-    assert "this is a URL" in said("gs://bucket/run", params, run)
+    assert "this is a URL" in said("s3://bucket/run", params, run)
     (tmp_path / "tokenizer.model").write_bytes(b"other")
     assert said(str(run), params, tmp_path).endswith(f"set --config.data.tokenizer={run}/tokenizer.model")
     (tmp_path / "config.json").write_text((run / "config.json").read_text())

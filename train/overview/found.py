@@ -1,12 +1,12 @@
 """Finds runs below a folder, and reads from the files of each what it is and how far it came."""
 
-import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import in_bucket, place, walk
 from vaswani.keys import flat
 from vaswani.run.config import read_config
 from vaswani.run.lock import is_held
@@ -15,6 +15,7 @@ from vaswani.train.patience import has_ended
 from vaswani.train.sweep.point import Summary, summary
 
 _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder
+_AT_ONCE = 32  # runs
 
 
 class FoundRun(NamedTuple):
@@ -48,23 +49,24 @@ def find_runs(places: Sequence[str]) -> list[FoundRun]:
       UserError: a folder does not exist, or holds no run.
     """
     found: dict[Path, FoundRun] = {}
-    for place in places:
-        path = expanded(place, place)
+    for name in places:
+        path = place(name, name)
         if not path.is_dir():
-            raise UserError(f"{place}: there is no such folder")
+            raise UserError(f"{name}: there is no such folder")
         folders = sorted(_folders(path))
         if not folders:
-            raise UserError(f"{place}: there is no run in this folder; a run has a config.json and checkpoints")
-        for folder in folders:
-            found.setdefault(folder, read_run(folder))
+            raise UserError(f"{name}: there is no run in this folder; a run has a config.json and checkpoints")
+        # Of a bucket many at a time: it takes a while to answer.
+        with ThreadPoolExecutor(_AT_ONCE if in_bucket(path) else 1) as threads:
+            for folder, run in zip(folders, threads.map(read_run, folders), strict=True):
+                found.setdefault(folder, run)
     return list(found.values())
 
 
 def _folders(place: Path) -> Iterator[Path]:
     """Yields the folders of runs at and below `place`; nothing is searched within a run."""
-    for folder, below, _ in os.walk(place):
-        path = Path(folder)
-        if _is_run(path):
+    for path, below, names in walk(place):
+        if not {*below, *names}.isdisjoint(_OF_RUNS):
             below.clear()
             yield path
         # Other links are not followed: they may lead anywhere.

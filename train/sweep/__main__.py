@@ -22,7 +22,7 @@ from ml_collections import config_flags
 from vaswani.command import run
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.files import folder, output_folder
+from vaswani.files import folder, in_bucket, output_folder
 from vaswani.train.check import check
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment", lock_config=True)
@@ -71,6 +71,8 @@ def main(argv: list[str]) -> int:
     else:
         check(_CONFIG.value, default())
         workdir = output_folder("workdir", options.workdir)
+    if in_bucket(workdir) and options.storage is None:
+        raise UserError(f"--workdir={workdir}: a study in SQLite cannot be in a bucket: give a database, --storage=URL")
     from vaswani.train.sweep import command  # only now: a mistyped key is not worth loading jax
 
     try:

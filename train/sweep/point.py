@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import vaswani
+from vaswani.files import in_bucket
 from vaswani.train.sweep.expressions import Point
 
 Summary = dict[str, int | float]
@@ -72,8 +74,8 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
     its own process group. On Linux the kernel kills it when this process dies: no run outlives its worker.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        start = output.tell()
+    with tempfile.TemporaryFile() if in_bucket(log) else log.open("a+b") as output:
+        start = output.seek(0, os.SEEK_END)
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_LIFELINE), str(os.getpid()), *command],
             env=_environment(),
@@ -83,9 +85,14 @@ def run_child(command: list[str], log: Path, watch: Callable[[], bool]) -> tuple
             start_new_session=True,
         )
         _wait(child, watch)
+        output.seek(start)
+        printed = output.read()
+    if in_bucket(log):
+        before = log.read_bytes() if log.exists() else b""
+        log.write_bytes(before + printed)
     if child.returncode < 0:
         return child.returncode, f"killed by {signal.Signals(-child.returncode).name}"
-    text = log.read_bytes()[start:].decode("utf-8", "replace")
+    text = printed.decode("utf-8", "replace")
     return child.returncode, _last_error(text) or f"exit status {child.returncode}"
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import URL, NullPool, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from vaswani.errors import UserError
+from vaswani.files import in_bucket
 
 try:
     from grpc import RpcError  # type: ignore[import-untyped]
@@ -95,7 +96,10 @@ def unreachable(error: Exception) -> UserError:
 
 @contextmanager
 def alone(workdir: Path) -> Iterator[None]:
-    """Keeps the other workers of this folder out, where its file system has locks."""
+    """Keeps the other workers of this folder out, where its file system has locks; a bucket has none."""
+    if in_bucket(workdir):
+        yield
+        return
     with (workdir / "sweep" / "lock").open("a") as file:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,227 @@
+"""Runs in a bucket, on a server of this machine: all that is promised of local folders, and what a bucket cannot do."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests import tiny
+from tests.emulator import BUCKET, Emulator, Proxy, emulator, environment
+from tests.extras import needed
+from tests.run.test_checkpoint import assert_equal, filled, keep, state
+from tests.run.test_faults import config, records
+from tests.train.test_train_cli import ROOT
+from vaswani.errors import UserError
+from vaswani.files import as_path, output_file, output_folder
+from vaswani.infer.inspect import summary
+from vaswani.run import saved
+from vaswani.run.averaging import load_choice
+from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.lock import check_ours, lock
+from vaswani.train import loop
+from vaswani.train.overview.found import find_runs
+
+needed("gcsfs")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # gcsfs leaves its sessions to the garbage collector
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    with emulator(tmp_path_factory.mktemp("bucket")) as running:
+        yield running
+
+
+@pytest.fixture
+def place(server: Emulator, request: pytest.FixtureRequest) -> Path:
+    """A folder of a test's own in the bucket."""
+    return as_path(f"gs://{BUCKET}/{re.sub(r'[^a-z0-9]+', '-', request.node.name)}")
+
+
+def on_disk(server: Emulator, path: Path) -> Path:
+    return server.folder / str(path).removeprefix("gs://")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a corpus and of a local run of 12 updates, `run`, with checkpoints 4, 8 and 12."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert loop.train(config(folder), folder / "run") == 0
+    return folder
+
+
+def test_a_run_in_a_bucket_resumes_and_ends_with_the_bits_of_a_local_one(undisturbed: Path, place: Path) -> None:
+    assert loop.train(config(undisturbed, steps=6), place) == 0
+    assert loop.train(config(undisturbed), place) == 0
+    for step in (4, 8, 12):
+        jax.tree.map(np.testing.assert_array_equal, load_params(place, step), load_params(undisturbed / "run", step))
+    own = [record for record in records(place) if record["step"] != 6]  # where the first part ended, and was validated
+    assert own == [record for record in records(undisturbed / "run")]
+    assert summary(place)["params_sha256"] == summary(undisturbed / "run")["params_sha256"]
+    steps, params = load_choice(place, "average:2")
+    assert_equal(params, load_choice(undisturbed / "run", "average:2")[1])
+    assert steps == [8, 12]
+    assert any((place / "tensorboard").iterdir())
+
+
+def test_checkpoints_are_kept_deleted_and_verified_as_on_a_disk(server: Emulator, place: Path) -> None:
+    steps = {1: {"nll": 1.0}, 2: {"nll": 2.0}, 3: None, 4: {"nll": 3.0}}
+    checkpoints = filled(place / "checkpoints", steps, keep_last=1, keep_best=1)
+    checkpoints.close()
+    assert saved.steps(place / "checkpoints") == [4, 1]
+    assert sorted(path.name for path in (place / "checkpoints").iterdir()) == ["1", "4"]
+    assert saved.fault(place / "checkpoints" / "4") is None
+    array = next(on_disk(server, place / "checkpoints/4/state").glob("ocdbt.process_0/d/*"))
+    array.write_bytes(array.read_bytes()[:-1])
+    with closing(Checkpoints(place / "checkpoints", keep())) as again:
+        assert again.latest() == 1
+        again.add_metrics(1, {"nll": 0.5})
+        assert_equal(again.restore(jax.eval_shape(lambda: state(0)))[0], state(1))
+    assert (place / "checkpoints" / "4.damaged" / "SHA256SUMS").is_file()
+    assert saved.about(place / "checkpoints" / "1")[1] == {"nll": 0.5}
+
+
+def test_a_checkpoint_without_its_marker_is_none(server: Emulator, place: Path) -> None:
+    filled(place / "checkpoints", {1: None, 2: None}).close()
+    for name in ("commit_success.txt", "SHA256SUMS"):
+        (place / "checkpoints" / "2" / name).unlink()
+    with closing(Checkpoints(place / "checkpoints", keep())) as checkpoints:
+        assert checkpoints.steps() == [1]
+    assert not (place / "checkpoints" / "2").exists()
+
+
+def test_the_process_that_started_last_holds_a_folder_and_the_one_before_saves_no_more(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lock(place), closing(filled(place / "checkpoints", {1: None})) as checkpoints:
+        check_ours(place)
+        monkeypatch.setattr("vaswani.run.lock._SINCE", "later")
+        with lock(place):
+            check_ours(place)
+            monkeypatch.undo()
+            with pytest.raises(UserError, match=r"another process has started training in this folder \(pid \d+ on"):
+                checkpoints.save(2, state(2), {}, None, {})
+    assert saved.steps(place / "checkpoints") == [1]
+
+
+def test_of_two_that_take_a_folder_over_at_once_one_sees_the_other(place: Path) -> None:
+    """Both have read the same version of the lock; the server takes only one of them for the next."""
+    (place / "lock").write_text("before")
+    generation = (place / "lock").generation()
+    assert (place / "lock").write_over(generation, b"one")
+    assert not (place / "lock").write_over(generation, b"other")
+    assert (place / "lock").read_text() == "one"
+    assert (place / "new").write_over(0, b"one")
+    assert not (place / "new").write_over(0, b"other")
+
+
+def test_what_is_not_for_a_bucket_is_one_line(place: Path, undisturbed: Path) -> None:
+    cfg = config(undisturbed)
+    cfg.data.cache = str(place)
+    with pytest.raises(UserError, match=rf"^--config.data.cache={place}: this must be on the machine's own disk"):
+        loop.train(cfg, place / "run")
+    with pytest.raises(UserError, match="name a bucket"):
+        output_folder("workdir", "gs://")
+    with pytest.raises(UserError, match="only gs:// and mounted file systems are supported"):
+        output_folder("workdir", "s3://bucket/run")
+    assert output_file("output", f"{place}/x.svg", (".svg",)) == place / "x.svg"
+    command = [sys.executable, "-m", "train.sweep", f"--config={ROOT}/configs/ablations.py", f"--workdir={place}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr.startswith(f"error: --workdir={place}: a study in SQLite cannot be in a bucket: give a ")
+    assert done.stderr.endswith("database, --storage=URL\n")
+
+
+def test_a_hundred_runs_are_listed_many_at_a_time(undisturbed: Path, server: Emulator, place: Path) -> None:
+    for name in ("config.json", "run.json", "metrics.jsonl"):
+        content = (undisturbed / "run" / name).read_bytes()
+        place.map(lambda path, content=content: path.write_bytes(content), (place / str(i) / name for i in range(100)))
+    began = time.monotonic()
+    runs = find_runs([str(place)])
+    assert len(runs) == 100 and {run.state for run in runs} == {"done"}
+    assert time.monotonic() - began < 60  # a second on a machine that has nothing else to do
+
+
+def test_the_folders_of_others_are_refused(place: Path, undisturbed: Path) -> None:
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="this folder is not empty and not a run"):
+        loop.train(config(undisturbed), place)
+
+
+def test_an_import_is_written_to_a_bucket(place: Path) -> None:
+    from vaswani.infer.convert.folders import new_folder
+
+    with new_folder("output", place) as draft:
+        (draft / "sub").mkdir()
+        (draft / "sub" / "file").write_text("text")
+        assert not place.exists()
+    assert (place / "sub" / "file").read_text() == "text"
+    with pytest.raises(UserError, match="it exists already"), new_folder("output", place):
+        pass
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_for_ten_seconds_in_the_middle_of_a_save_and_one_that_fails_at_random(
+    server: Emulator, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(server) as proxy:
+        for name, value in environment(proxy.url).items():
+            monkeypatch.setenv(name, value)
+        script = (
+            "import sys, time; from vaswani.files import as_path; from tests.run.test_checkpoint import filled\n"
+            "filled(as_path(sys.argv[1]), {step: None for step in range(1, 6)}).close()"
+        )
+        proxy.fail_every = 5
+        child = subprocess.Popen([sys.executable, "-c", script, str(place / "checkpoints")], cwd=ROOT)
+        while not (place / "checkpoints" / "2" / "_CHECKPOINT_METADATA").exists():
+            time.sleep(0.01)
+        proxy.away = True
+        time.sleep(10)
+        proxy.away = False
+        assert child.wait(timeout=120) == 0
+        assert proxy.failed > 10
+    assert saved.steps(place / "checkpoints") == [5, 4, 3, 2, 1]
+    assert all(saved.fault(place / "checkpoints" / str(step)) is None for step in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "line"),
+    [
+        (401, "Anonymous caller does not have storage.objects.list access", "Google does not accept the credentials"),
+        (403, "me@x does not have storage.objects.list access", "permission denied (me@x does not have"),
+    ],
+)
+def test_a_bucket_that_may_not_be_read_is_one_line(
+    server: Emulator, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: str, line: str
+) -> None:
+    place = as_path(f"gs://{BUCKET}/run")
+    with Proxy(server) as proxy:
+        proxy.refusal = status, json.dumps({"error": {"code": status, "message": said}})
+        for name, value in environment(proxy.url).items():
+            monkeypatch.setenv(name, value)
+        exit_status, err = refused(undisturbed, place)
+    assert exit_status == 2
+    assert err.startswith(f"error: {place}") and err.count("\n") == 1 and line in err
+
+
+def refused(undisturbed: Path, place: Path) -> tuple[int, str]:
+    """Returns status and stderr of a training that is to be refused before it says anything else."""
+    command = [sys.executable, "-m", "train", f"--config={tiny.config_file(undisturbed, config(undisturbed))}"]
+    done = subprocess.run([*command, f"--workdir={place}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_a_bucket_that_does_not_exist_is_one_line(server: Emulator, undisturbed: Path) -> None:
+    told = "error: gs://nowhere/run: there is no bucket nowhere\n"
+    assert refused(undisturbed, as_path("gs://nowhere/run")) == (2, told)
