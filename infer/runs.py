@@ -197,7 +197,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
       UserError: as `open_run`, a folder is named twice, or their tokenizers differ.
     """
     paths = folders("workdir", workdirs)
-    if len({folder("workdir", path).resolve() for path in paths}) < len(paths):
+    if len({run_folder("workdir", path).resolve() for path in paths}) < len(paths):
         raise UserError(f"--workdir={workdirs}: a run is named twice; those of an ensemble differ")
     runs = [open_run(path, checkpoint, TRANSLATION) for path in paths]
     first = runs[0]

@@ -114,7 +114,8 @@ class Proxy:
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                with suppress(OSError):  # the client was killed
+                    self.wfile.write(body)
 
             do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = answer
 
@@ -123,6 +124,7 @@ class Proxy:
 
         self._listening = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self._listening.daemon_threads = True
+        self._listening.handle_error = lambda *_: None  # a client that was killed
 
     def __enter__(self) -> "Proxy":
         threading.Thread(target=self._listening.serve_forever, daemon=True).start()

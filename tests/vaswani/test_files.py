@@ -25,7 +25,7 @@ from vaswani.files import (
 )
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
+@pytest.mark.parametrize("url", ["s3://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
 def test_a_url_is_not_made_a_folder(url: str) -> None:
     for path in (url, Path(url)):
         with pytest.raises(UserError, match=rf"^--workdir={path}: this is a URL; .* mount the bucket[^\n]*$"):
