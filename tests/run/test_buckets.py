@@ -215,6 +215,7 @@ def test_a_server_that_is_away_for_good_ends_the_training_in_one_line(
     assert len(errors) == 1 and "the bucket cannot be reached" in errors[0] and "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_two_processes_save_into_a_bucket_as_one(undisturbed: Path, place: Path) -> None:
     cfg = config(undisturbed)
     command = ["train", f"--config={tiny.config_file(undisturbed, cfg)}", f"--workdir={place}"]
