@@ -24,7 +24,6 @@ from vaswani.tasks.translation import objective
 from vaswani.train.optim import optimizer
 from vaswani.train.step import init_state, make_train_step
 
-UPDATES = 20
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 
 
@@ -34,14 +33,14 @@ def config(folder: Path) -> ConfigDict:
     A device's logits are made in chunks: twelve on one device, two on eight.
     """
     cfg = tiny.training_config(folder)
-    cfg.steps, cfg.loss.chunk = UPDATES, 64
+    cfg.steps, cfg.loss.chunk = 20, 64
     cfg.data.update({"vocab_size": 304, "tokens_per_batch": 13 * 48})
     cfg.model.update({"N": 1, "d_model": 16, "d_ff": 32, "h": 8, "d_k": 4, "d_v": 4, "P_drop": 0.2})
     return cfg
 
 
 def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int) -> dict:
-    """Twenty updates on the mesh of these sizes (data, fsdp, tensor), over as many devices as it needs."""
+    """Does all updates on the mesh of these sizes (data, fsdp, tensor), over as many devices as it needs."""
     cfg.mesh.data, cfg.mesh.fsdp, cfg.mesh.tensor = sizes
     mesh = make_mesh(cfg.mesh, jax.devices()[: int(np.prod(sizes))])
     tokenizer, data, _ = prepare_all(cfg.data, folder / "tokenizer.model")
@@ -56,7 +55,7 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
         compiled = step.lower(state, place_rows(mesh, next(batches)), keys[1]).compile()
     batches.set_state({"epoch": 0, "batch": 0})
     losses = []
-    for _ in range(UPDATES):
+    for _ in range(cfg.steps):
         batch = place_rows(mesh, next(batches))
         assert {len(shard.data) for shard in batch.source.ids_bt.addressable_shards} == {
             len(batch.source.ids_bt) // row_parts(mesh)
