@@ -1,0 +1,1 @@
+"""Training in lockstep with PyTorch: the record, its table and its figure."""
