@@ -33,7 +33,6 @@ COMPUTED: dict[str, tuple[Any, ...]] = {
     "qk_norm": (False,),
     "share_layers": (False,),
     "prefix": ("none",),
-    "recurrent": ("none",),
 }
 # The fields that engine.js reads.
 FIELDS = (
@@ -58,6 +57,8 @@ def check(model_run: Run) -> None:
     """Raises a `UserError` unless engine.js computes this run."""
     where = f"--workdir={model_run.workdir}"
     instead = "python -m infer.demo shows this run"
+    if not isinstance(model_run.model_config, ModelConfig):
+        raise UserError(f"{where}: the explorer is for Transformers, not for recurrent networks; {instead}")
     for field, computed in COMPUTED.items():
         value = getattr(model_run.model_config, field)
         if value not in computed:

@@ -27,6 +27,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.options import chosen
 from vaswani.infer.translate.translator import Translator
 from vaswani.model import transformer
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
 
@@ -345,6 +346,12 @@ def test_checkpoints_of_the_training_are_models_too(tmp_path: Path) -> None:
 def test_another_model_is_one_line(changes: dict[str, Any], wrong: str) -> None:
     with pytest.raises(UserError, match=wrong):
         export.as_json(small(**changes))
+
+
+def test_a_recurrent_network_is_one_line() -> None:
+    model_run = small()._replace(model_config=RecurrentConfig(320, N=2, d_model=16, P_drop=0.0, recurrent="dot"))
+    with pytest.raises(UserError, match="the explorer is for Transformers, not for recurrent networks; python -m infer"):
+        export.check(model_run)
 
 
 def test_too_large_a_model_and_other_subwords_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
