@@ -20,7 +20,7 @@ const opening = () => ({ kind: "cross", layer: Infinity, head: "mean" });
 perhaps choices [query], which are null or {probability, rank, best: [[subword, probability]]}, in thousandths as well.
 `chosen` is {kind, layer, head}, counted from 0 or "mean", where a layer beyond the last is the last; viewers may share
 it, and `changed` is called when it is set. The query chosen is kept for each side: it stays the same word while kind,
-layer and head change. */
+layer and head change. What `data` has may be replaced before `draw`. */
 function viewer(root, data, chosen, changed) {
   root.classList.add("viewer");
   const words = new Map();
@@ -169,8 +169,8 @@ function viewer(root, data, chosen, changed) {
     predicted.hidden = kind() === "encoder";
     drawTokens();
     drawMatrix();
-    if (overviewOf !== kind()) drawOverview();
-    overviewOf = kind();
+    if (overviewOf !== map()) drawOverview();
+    overviewOf = map();
     markOverview();
     point(word());
   }
@@ -179,6 +179,14 @@ function viewer(root, data, chosen, changed) {
     const next = step && queries.children[word() + step];
     if (next) { event.preventDefault(); next.focus(); }
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { drawOverview(); markOverview(); });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", function recolour() {
+    if (!root.isConnected) {
+      dark.removeEventListener("change", recolour); // another viewer has taken this one's place
+      return;
+    }
+    drawOverview();
+    markOverview();
+  });
   return draw;
 }

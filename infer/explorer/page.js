@@ -1,88 +1,175 @@
-// The page: a sentence in, its subwords, its translation as it grows, and the attention behind it.
+// The page: a sentence in, its subwords, its translation as it grows, and the view of it that the address names.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-const model = openModel(data);
-const chosen = opening();
-const element = id => document.getElementById(id);
-const thousandths = share => Math.round(1000 * share);
 let latest = 0; // the number of the newest sentence: what older ones still compute is thrown away
+let drawn = ""; // the view whose controls are there
+const redrawn = []; // brings each control up to date
+const KNOWN = new Set(data.words.map(word => word.toLowerCase()));
+// Of a corpus whose words are not told, those that are one piece of the vocabulary.
+const COMPLETIONS = data.words.length ? data.words
+  : model.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
+
+// The address
+
+function read() {
+  Object.assign(at, OPENING, Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
+  if (!Object.hasOwn(VIEWS, at.view)) at.view = OPENING.view;
+  if (element("source").value !== at.s) element("source").value = at.s;
+}
+
+/* Changes what is looked at; another view is a step that the browser's Back takes back. */
+function go(changes) {
+  const before = computed();
+  const view = at.view;
+  Object.assign(at, changes);
+  const differs = Object.entries(at).filter(([name, value]) => value !== OPENING[name]);
+  history[view === at.view ? "replaceState" : "pushState"](null, "", "#" + new URLSearchParams(differs));
+  if (computed() !== before) translateSentence();
+  else drawView();
+}
+
+/* Returns all that a translation depends on. */
+const computed = () => [at.s, at.off, at.beam, at.alpha].join("\n");
+
+// The sentence
+
+/* Completes the last word typed. */
+function complete(text) {
+  const [, before, word] = text.match(/^(.*?)([^\s]*)$/s);
+  const capital = /^\p{Lu}/u.test(word);
+  const found = !word ? [] : COMPLETIONS.map(one => capital ? one[0].toUpperCase() + one.slice(1) : one)
+    .filter(one => one.startsWith(word) && one !== word).slice(0, 8);
+  element("completions").replaceChildren();
+  for (const one of found) make("option", undefined, element("completions")).value = before + one;
+}
+
+/* Says which words were split, as the vocabulary has them only in parts. */
+function tellSplit(text, ids) {
+  element("subwords").replaceChildren();
+  for (const id of ids.slice(0, -1)) {
+    make("span", label(id), element("subwords"), model.tokenizer.kinds[id] === "byte" ? "byte" : "");
+  }
+  const words = model.tokenizer.normalise(text).split(/[\s,.?!;:]+/).filter(Boolean);
+  const split = words.filter(word => model.tokenizer.encode(word).length > 1);
+  const unknown = data.words.length ? words.filter(word => !KNOWN.has(word.toLowerCase())) : [];
+  const listed = (told, list) => list.length ? `${told}: ${[...new Set(list)].join(", ")}. ` : "";
+  element("unknown").textContent = listed("No piece of the vocabulary, so it is split", split)
+    + listed("Not in the sentences that it has learnt from, so expect nonsense", unknown);
+}
+
+// The translation
 
 /* Returns the probability, the rank and the best alternatives of each token, as viewer.js reads them. */
 function choicesOf(logits, ids) {
   return ids.map((id, t) => {
     const probabilities = softmax(logits[t]);
-    const best = largest(probabilities, 5).map(([token, p]) => [model.tokenizer.label(token), 1000 * p]);
+    const best = largest(probabilities, 5).map(([token, p]) => [label(token), 1000 * p]);
     const rank = 1 + probabilities.filter(p => p > probabilities[id]).length;
     return { probability: 1000 * probabilities[id], rank, best };
   });
 }
 
-/* Returns what viewer.js draws of one kind of attention. */
-function mapOf(trace, kind, queries, keys, choices) {
-  const path = kind === "encoder" ? "encoder/layer_N/self_attention"
-    : kind === "decoder" ? "decoder/layer_N/self_attention" : "decoder/layer_N/cross_attention";
-  const weights = [...Array(model.config.N).keys()].map(n => {
-    const activation = trace[`${path.replace("N", n)}/weights`];
-    return [...Array(model.config.h).keys()].map(h =>
-      activation.rows.map((_, t) => Array.from(head(activation, t, h), thousandths)));
+/* Shows the translation as far as it goes, with the probability of each subword. */
+function grow(ids, logits) {
+  element("translation").textContent = model.tokenizer.decode(ids);
+  element("outputs").replaceChildren();
+  ids.forEach((id, t) => {
+    const part = make("span", label(id), element("outputs"));
+    make("small", logits ? share(softmax(logits[t])[id]) : "", part);
   });
-  return { title: data.titles[kind], queries, keys, weights, ...(choices ? { choices } : {}) };
-}
-
-/* Draws all that the page says of a sentence and its finished search. */
-function draw(ids, { hypotheses, steps }) {
-  const output = [...hypotheses[0].ids, EOS];
-  const inputs = [BOS, ...output.slice(0, -1)];
-  const { trace, logits } = forward(model, ids, inputs);
-  const choices = choicesOf(logits, output);
-  const label = model.tokenizer.label;
-  const sources = ids.map(label);
-  const maps = {
-    encoder: mapOf(trace, "encoder", sources, sources),
-    decoder: mapOf(trace, "decoder", output.map(label), inputs.map(label), choices),
-    cross: mapOf(trace, "cross", output.map(label), sources, choices),
-  };
-  const root = element("attention");
-  root.replaceChildren();
-  const redraw = viewer(root, maps, chosen, () => redraw());
-  redraw();
-  const tree = element("tree");
-  tree.replaceChildren();
-  beamTree(tree, { steps });
-}
-
-/* Shows the translation as far as it goes: the most probable hypothesis of a step. */
-function grow(text) {
-  element("translation").textContent = text;
 }
 
 async function translateSentence() {
   const own = ++latest;
-  const ids = sourceIds(model, element("source").value);
-  element("subwords").replaceChildren();
-  for (const id of ids.slice(0, -1)) make("span", model.tokenizer.label(id), element("subwords"));
+  complete(at.s);
+  const ids = sourceIds(model, at.s);
+  tellSplit(at.s, ids);
   if (ids.length === 1) {
-    grow("");
-    for (const id of ["attention", "tree"]) element(id).replaceChildren();
+    now = null;
+    grow([]);
+    drawView();
     return;
   }
-  const running = search(model, ids);
+  const options = { beam: chosenOf("beam", 9) || 1, alpha: +at.alpha || 0 };
+  const running = search(model, ids, options);
+  element("translation").setAttribute("aria-busy", "true");
   for (;;) {
     const { done, value } = running.next();
     if (own !== latest) return;
     if (done) {
-      grow(value.hypotheses[0].text);
-      draw(ids, value);
+      const output = [...value.hypotheses[0].ids, EOS];
+      const inputs = [BOS, ...output.slice(0, -1)];
+      const { trace, logits } = forward(model, ids, inputs, options);
+      now = { ids, options, output, inputs, trace, logits, choices: choicesOf(logits, output), ...value };
+      grow(output, logits);
+      element("translation").setAttribute("aria-busy", "false");
+      drawView();
       document.body.dataset.translated = own;
       return;
     }
-    if (value.alive.length) grow(model.tokenizer.decode(value.alive[0].ids));
+    if (value.alive.length) grow(value.alive[0].ids);
     await new Promise(resolve => setTimeout(resolve)); // the page stays live
   }
 }
 
+// The view
+
+function control(root, name, { text, options, range }) {
+  const box = make("label", text, root);
+  if (options) {
+    const select = make("select", undefined, box);
+    select.addEventListener("change", () => go({ [name]: select.value }));
+    return () => {
+      select.replaceChildren();
+      for (const [value, told] of options()) make("option", told, select).value = value;
+      select.value = at[name];
+      if (select.selectedIndex < 0) select.selectedIndex = 0;
+    };
+  }
+  const input = make("input", undefined, box);
+  if (!range) {
+    input.addEventListener("change", () => go({ [name]: input.value }));
+    return () => { input.value = at[name]; };
+  }
+  input.type = "range";
+  const told = make("output", "", box);
+  input.addEventListener("input", () => go({ [name]: input.value }));
+  return () => {
+    [input.min, input.max, input.step] = range();
+    input.value = at[name];
+    told.textContent = input.value;
+  };
+}
+
+function drawView() {
+  for (const link of element("views").children) {
+    link.href = "#" + new URLSearchParams({ ...at, view: link.dataset.view });
+    link.toggleAttribute("aria-current", link.dataset.view === at.view);
+  }
+  const view = VIEWS[at.view];
+  const root = element("view");
+  const key = document.activeElement?.dataset.key;
+  element("attention").hidden = at.view !== "heads" || !now;
+  if (drawn !== at.view) {
+    element("controls").replaceChildren();
+    redrawn.splice(0, Infinity, ...Object.entries(view.controls ?? {})
+      .map(([name, one]) => control(element("controls"), name, one)));
+    drawn = at.view;
+  }
+  root.replaceChildren();
+  if (!now) return;
+  for (const refresh of redrawn) refresh();
+  make("h2", view.title, root);
+  view.draw(root);
+  if (key) root.querySelector(`[data-key="${key}"]`)?.focus({ preventScroll: true });
+}
+
 element("about").textContent = `Every number on this page is computed here, with the parameters of step ${data.step}.`;
-element("legend").textContent = BEAM_LEGEND;
-element("source").value = data.source;
-element("source").addEventListener("input", translateSentence);
+for (const [name, { title }] of Object.entries(VIEWS)) {
+  const link = make("a", title, element("views"));
+  link.dataset.view = name;
+  link.addEventListener("click", event => { event.preventDefault(); go({ view: name }); });
+}
+element("source").addEventListener("input", () => go({ s: element("source").value }));
+addEventListener("popstate", () => { read(); translateSentence(); });
+read();
 translateSentence();

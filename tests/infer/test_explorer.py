@@ -67,7 +67,15 @@ def small(**changes: Any) -> Run:
     config = dataclasses.replace(tiny.TINY, vocab_size=tokenizer.vocab_size, **changes)
     numbers = jax.tree.map(np.asarray, tiny.perturbed(config))
     decode = SimpleNamespace(beam=4, alpha=0.6, extra_length=5, stopping="exact", length_penalty="gnmt")
-    return Run(Path("runs/small"), SimpleNamespace(decode=decode), config, tokenizer, numbers, 1, (1,))  # type: ignore[arg-type]
+    return Run(
+        Path("runs/small"),
+        SimpleNamespace(decode=decode, data=SimpleNamespace(train="tsv:a")),
+        config,
+        tokenizer,
+        numbers,
+        1,
+        (1,),
+    )  # type: ignore[arg-type]
 
 
 def hostile_lines(count: int) -> list[str]:
@@ -298,6 +306,14 @@ def test_the_cache_changes_nothing(page: str, run: Run) -> None:
 # The page, and what is refused.
 
 
+def test_the_grammars_words_are_known_and_of_other_corpora_none() -> None:
+    words = export.corpus_words("grammar:train:400")
+    assert {"the", "dog", "sleeps", "Anna"} <= set(words) and "The" not in words and "Dog" not in words
+    assert words.index("the") < 5 and words.index("sleeps") > 5, "the most frequent first"
+    assert "Hund" in export.corpus_words("grammar:train:400:{de,en}")
+    assert export.corpus_words("grammar:train:400,tsv:a.tsv") == export.corpus_words("tsv:a.tsv") == []
+
+
 def test_eight_bits_are_close(run: Run) -> None:
     exact = open_run("builtin:quickstart").params
     for leaf, rounded in zip(jax.tree.leaves(exact), jax.tree.leaves(run.params), strict=True):
@@ -350,7 +366,9 @@ def test_another_model_is_one_line(changes: dict[str, Any], wrong: str) -> None:
 
 def test_a_recurrent_network_is_one_line() -> None:
     model_run = small()._replace(model_config=RecurrentConfig(320, N=2, d_model=16, P_drop=0.0, recurrent="dot"))
-    with pytest.raises(UserError, match="the explorer is for Transformers, not for recurrent networks; python -m infer"):
+    with pytest.raises(
+        UserError, match="the explorer is for Transformers, not for recurrent networks; python -m infer"
+    ):
         export.check(model_run)
 
 

@@ -3,6 +3,8 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -16,9 +18,40 @@ SOURCE = "The dog sleeps."
 TRANSLATION = "document.getElementById('translation').textContent"
 
 
-def test_it_translates_from_a_file_and_shows_hostile_text_as_text(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
-    file = tmp_path / "explorer.html"
-    file.write_text(export.page(export.as_json(open_run("builtin:quickstart"), source=SOURCE)), encoding="utf-8")
+SENTENCE = "The tired doctor puts the old letters onto the table."
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    path.write_text(export.page(export.as_json(open_run("builtin:quickstart"), source=SOURCE)), encoding="utf-8")
+    return path
+
+
+def opened(browser: Browser, file: Path, **place: Any) -> None:  # noqa: F811
+    """Opens the page at a place of the address, and waits for its translation."""
+    browser.open("about:blank")
+    browser.open(f"{file.as_uri()}#{urlencode(place)}")
+    browser.wait_for("document.body.dataset.translated")
+
+
+def typed(browser: Browser, text: str) -> None:  # noqa: F811
+    """Types a sentence, and waits for its translation."""
+    before = browser.value("document.body.dataset.translated")
+    browser.value(
+        f"document.getElementById('source').value = {json.dumps(text)};"
+        "document.getElementById('source').dispatchEvent(new Event('input'))"
+    )
+    browser.wait_for(f"document.body.dataset.translated != {before}")
+
+
+def press(browser: Browser, *keys: str) -> None:  # noqa: F811
+    for key in keys:
+        for kind in ("keyDown", "keyUp"):
+            browser.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+
+def test_it_translates_from_a_file_and_shows_hostile_text_as_text(browser: Browser, file: Path) -> None:  # noqa: F811
     began = time.monotonic()
     browser.open(file.as_uri())
     browser.wait_for("document.body.dataset.translated")
@@ -27,18 +60,86 @@ def test_it_translates_from_a_file_and_shows_hostile_text_as_text(browser: Brows
     print(f"first translation after {milliseconds} ms of the page's clock, {took:.2f} s of ours")
     assert browser.value(TRANSLATION) == "Der Hund schläft."
     assert browser.value("document.querySelectorAll('#subwords span').length") >= 3
-    assert browser.value("document.querySelectorAll('.matrix td').length") > 9, "a heat map"
-    assert browser.value("document.querySelectorAll('.queries small').length") >= 3, "with probabilities"
-    assert browser.value("document.querySelectorAll('.beam g.returned').length") > 1
+    assert browser.value("document.querySelectorAll('#outputs small').length") >= 3, "with probabilities"
 
     scripts = browser.value("document.querySelectorAll('script, img').length")
-    typed = NASTY.replace("\u2028", "").replace("\n", "")
-    browser.value(
-        f"document.getElementById('source').value = {json.dumps(typed)};"
-        "document.getElementById('source').dispatchEvent(new Event('input'))"
-    )
-    browser.wait_for("document.body.dataset.translated == 2")
-    assert browser.value("document.querySelectorAll('script, img').length") == scripts
+    hostile = NASTY.replace("\u2028", "").replace("\n", "")
+    views = browser.value("[...document.querySelectorAll('#views a')].map(link => link.dataset.view)")
+    typed(browser, hostile)
+    for view in views:
+        opened(browser, file, view=view, s=hostile)
+        assert browser.value("document.querySelectorAll('#view *, #attention *').length") > 3, view
+        assert browser.value("document.querySelectorAll('script, img').length") == scripts
     asked = {e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"}
-    assert asked == {file.as_uri()}
+    assert {address.partition("#")[0] for address in asked} <= {file.as_uri(), "about:blank"}
     assert not [e for e in browser.events if e["method"] in ("Page.javascriptDialogOpening", "Runtime.exceptionThrown")]
+
+
+def test_the_address_holds_sentence_and_view(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="heads", s=SENTENCE)
+    assert browser.value(TRANSLATION) == "Der müde Arzt stellt die alten Briefe auf den Tisch."
+    assert browser.value("document.querySelectorAll('.matrix td').length") == 12 * 12
+    typed(browser, SOURCE)
+    browser.value("document.querySelector('[data-view=words]').click()")
+    assert browser.value("location.hash") == "", "the view and the sentence that it opens with"
+    typed(browser, SENTENCE)
+    assert browser.value("location.hash.slice(1)") == urlencode({"s": SENTENCE})
+    browser.value("history.back()")
+    browser.wait_for("document.querySelector('#views [aria-current]').dataset.view == 'heads'")
+    browser.wait_for("document.querySelectorAll('.matrix td').length == 5 * 5")
+
+
+def test_words_are_completed_and_unknown_ones_named(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file)
+    typed(browser, "The old doc")
+    offered = "[...document.querySelectorAll('#completions option')].map(option => option.value)"
+    assert browser.value(offered) == ["The old doctor", "The old doctors"]
+    typed(browser, "Doc")
+    assert "Doctor" in browser.value(offered)
+    assert browser.value("document.getElementById('unknown').textContent").endswith("expect nonsense: Doc. ")
+    typed(browser, "The zebra sleeps.")
+    told = browser.value("document.getElementById('unknown').textContent")
+    assert "split: zebra." in told and "nonsense: zebra." in told and "sleeps" not in told
+    typed(browser, "The dog sleeps.")
+    assert browser.value("document.getElementById('unknown').textContent") == ""
+
+
+def test_nothing_moves_while_a_sentence_is_typed(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file)
+    tops = "['translation', 'outputs', 'views', 'view'].map(id => document.getElementById(id).offsetTop)"
+    before = browser.value(tops)
+    for text in ("T", "The zebra", "The dog sees the tired doctor in the old kitchen of the small house today. " * 3):
+        typed(browser, text)
+        assert browser.value(tops) == before, text
+
+
+def test_arrow_keys_reach_every_number(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file)
+    browser.value("document.querySelector('.grid [tabindex=\"0\"]').focus()")
+    at = "[document.activeElement.title, document.activeElement.textContent, document.activeElement.tabIndex]"
+    press(browser, "ArrowDown", "ArrowRight", "ArrowRight", "ArrowLeft")
+    place, text, tab = browser.value(at)
+    assert place == "\u2009Hund, 1st" and text.startswith("Hund ") and text.endswith(" %") and tab == 0
+    assert browser.value("document.querySelectorAll('.grid [tabindex=\"0\"]').length") == 1, "one stop for Tab"
+    press(browser, "End", "ArrowRight", "Home", "ArrowUp", "ArrowUp")
+    assert browser.value("document.activeElement.title") == "\u2009Der, p", "it stays inside"
+
+
+def test_one_viewer_listens_to_the_colour_scheme(browser: Browser, file: Path) -> None:  # noqa: F811
+    """Of the viewers that others have replaced, none is drawn again."""
+    source = """(() => {
+        const add = EventTarget.prototype.addEventListener;
+        const remove = EventTarget.prototype.removeEventListener;
+        window.listening = 0;
+        MediaQueryList.prototype.addEventListener = function (...given) { listening++; add.apply(this, given); };
+        MediaQueryList.prototype.removeEventListener = function (...given) { listening--; remove.apply(this, given); };
+    })()"""
+    browser.ask("Page.addScriptToEvaluateOnNewDocument", source=source)
+    opened(browser, file, view="heads")
+    for text in (SENTENCE, SOURCE):
+        typed(browser, text)
+    assert browser.value("document.querySelectorAll('.overview canvas').length") == 8
+    assert browser.value("listening") == 1
+    browser.value("document.querySelector('#attention').remove()")
+    browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    browser.wait_for("listening == 0")
