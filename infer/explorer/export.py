@@ -163,7 +163,7 @@ def corpus_words(corpus: str) -> list[str]:
 
     A word that is also written with a small letter is not capitalised: it only began a sentence.
     """
-    if not re.fullmatch(r"grammar:[^,]+", corpus):
+    if not re.fullmatch(r"grammar:[\w:]+(\{\w+,\w+\})?", corpus):
         return []
     sentences = islice(open_corpus(corpus).pairs(), SENTENCES)
     counts = Counter(word for pair in sentences for word in _WORD.findall(pair[0]))

@@ -27,8 +27,25 @@ function go(changes) {
   else drawView();
 }
 
-/* Returns all that a translation depends on. */
-const computed = () => [at.s, at.off, at.beam, at.alpha].join("\n");
+/* Returns all that a translation depends on; a head only if a switch is about it. */
+const computed = () => [at.s, at.off, at.beam, at.alpha,
+  ...isOff("head") || isOff("only") ? [kindOf(), layerOf(), headOf()] : []].join("\n");
+
+/* Returns the engine's options, with those of the switches if they count. */
+function optionsOf(switched) {
+  const options = { beam: chosenOf("beam", 9) || 1, alpha: +at.alpha || 0 };
+  for (const name of switched) Object.assign(options, SWITCHES[name][1]());
+  return options;
+}
+
+/* Returns the words in another order, if they have one. */
+function inOtherOrder(ids) {
+  for (let seed = 1; seed < 20; seed++) {
+    const other = shuffled(model, ids, seed);
+    if (other.join() !== ids.join()) return other;
+  }
+  return ids;
+}
 
 // The sentence
 
@@ -68,9 +85,12 @@ function choicesOf(logits, ids) {
   });
 }
 
+const logProb = (logits, ids) => ids.reduce((sum, id, t) => sum + logits[t][id] - logSumExp(logits[t]), 0);
+
 /* Shows the translation as far as it goes, with the probability of each subword. */
 function grow(ids, logits) {
   element("translation").textContent = model.tokenizer.decode(ids);
+  element("whole").textContent = logits ? `p of the whole translation: ${share(Math.exp(logProb(logits, ids)))}` : "";
   element("outputs").replaceChildren();
   ids.forEach((id, t) => {
     const part = make("span", label(id), element("outputs"));
@@ -81,15 +101,18 @@ function grow(ids, logits) {
 async function translateSentence() {
   const own = ++latest;
   complete(at.s);
-  const ids = sourceIds(model, at.s);
+  const switched = Object.keys(SWITCHES).filter(isOff);
+  const asTyped = sourceIds(model, at.s);
+  const ids = isOff("order") ? inOtherOrder(asTyped) : asTyped;
   tellSplit(at.s, ids);
+  tellSwitches(switched, asTyped);
   if (ids.length === 1) {
     now = null;
     grow([]);
     drawView();
     return;
   }
-  const options = { beam: chosenOf("beam", 9) || 1, alpha: +at.alpha || 0 };
+  const options = optionsOf(switched);
   const running = search(model, ids, options);
   element("translation").setAttribute("aria-busy", "true");
   for (;;) {
@@ -109,6 +132,36 @@ async function translateSentence() {
     if (value.alive.length) grow(value.alive[0].ids);
     await new Promise(resolve => setTimeout(resolve)); // the page stays live
   }
+}
+
+// The switches
+
+let unchanged = {}; // the last sentence, and how the model translates it with nothing changed
+
+/* Says what is changed, and how the model translates otherwise. */
+function tellSwitches(switched, ids) {
+  const names = switched.map(name => SWITCHES[name][0]());
+  const asked = [at.s, at.beam, at.alpha].join("\n");
+  if (switched.length && ids.length > 1 && unchanged.asked !== asked) {
+    unchanged = { asked, ...translate(model, ids, optionsOf([])).hypotheses[0] };
+  }
+  element("changed").textContent = switched.length && ids.length > 1
+    ? `Changed: ${names.join("; ")}. With nothing changed: “${unchanged.text}”, p ${share(Math.exp(unchanged.log_prob))}` : "";
+  for (const box of element("switches").querySelectorAll("input")) box.checked = switched.includes(box.value);
+}
+
+for (const [name, text] of Object.entries({ scale: "no division by √d_k", mask: "no mask", positions: "no positions",
+  order: "shuffle the words", head: "this head out", only: "this head only" })) {
+  const box = make("label", undefined, element("switches"));
+  const input = make("input", undefined, box);
+  input.type = "checkbox";
+  input.value = name;
+  make("span", text, box);
+  input.addEventListener("change", () => {
+    const other = { head: "only", only: "head" }[name]; // a head cannot be out and alone
+    const others = at.off.split(",").filter(one => one && one !== name && !(input.checked && one === other));
+    go({ off: [...others, ...input.checked ? [name] : []].join(",") });
+  });
 }
 
 // The view

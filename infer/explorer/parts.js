@@ -13,7 +13,7 @@ let now = null; // {ids, output, inputs, trace, logits, choices, hypotheses, ste
 
 // What is looked at, all of it texts: the address has what differs from this.
 const OPENING = {
-  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "",
+  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "",
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
 };
 const at = {};
@@ -41,8 +41,20 @@ function sides() {
     keys: kindOf() === "cross" ? sources : inputs };
 }
 
+// How the model can be changed: what the switch says, and what that adds to the engine's options.
+const SWITCHES = {
+  scale: [() => "no division by √d_k", () => ({ scale: false })],
+  mask: [() => "no mask (the numbers are those of the whole translation, read at once)", () => ({ mask: false })],
+  positions: [() => "no positions", () => ({ positions: false })],
+  order: [() => "words shuffled", () => ({})],
+  head: [() => `without ${headName()}`, () => factors(h => h !== headOf())],
+  only: [() => `of its sub-layer only ${headName()}`, () => factors(h => h === headOf())],
+};
+const headName = () => `head ${headOf() + 1}, ${data.titles[kindOf()]}, layer ${layerOf() + 1}`;
+const factors = stays => ({ heads: { [PATHS[kindOf()](layerOf())]: numbered(model.config.h).map(([h]) => Number(stays(h))) } });
+
 const short = value => value === -Infinity ? "−∞"
-  : (Math.abs(value) < 9.995 ? value.toFixed(2) : value.toFixed(1)).replace("-", "−");
+  : (Math.abs(value) < 9.995 ? value.toFixed(2) : value.toFixed(1)).replace("-0.00", "0.00").replace("-", "−");
 const share = p => p >= 0.0005 || p === 0 ? (100 * p).toFixed(1) + " %" : "< 0.1 %";
 
 const COLUMNS = 32; // of a table at once
@@ -118,6 +130,11 @@ function grid(root, { name, rows, columns, values, text = short, heat }) {
 /* Draws a heading, an equation and a caption. */
 function step(root, title, equation, caption) {
   make("h3", title, root);
-  if (equation) make("p", equation, root, "equation");
+  if (equation) {
+    const line = make("p", undefined, root, "equation");
+    equation.split(/([\^_])(\w)/).forEach((part, i, parts) => {
+      if (i % 3 !== 1) make({ "^": "sup", _: "sub" }[parts[i - 1]] ?? "span", part, line);
+    });
+  }
   if (caption) make("p", caption, root, "caption");
 }

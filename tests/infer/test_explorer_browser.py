@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 
 from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - a fixture
@@ -143,3 +144,50 @@ def test_one_viewer_listens_to_the_colour_scheme(browser: Browser, file: Path) -
     browser.value("document.querySelector('#attention').remove()")
     browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     browser.wait_for("listening == 0")
+
+
+CELLS = """[...document.querySelectorAll('.grid')].map(table => [...table.tBodies[0].rows].map(row =>
+    [...row.cells].slice(1).map(cell => parseFloat(cell.textContent.replace('−', '-').replace('< ', '')))))"""
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_the_steps_of_a_head_add_up(browser: Browser, file: Path, kind: str) -> None:  # noqa: F811
+    """As a reader would check them, with a pocket calculator."""
+    opened(browser, file, view="head", kind=kind, layer=1, head=2, query=3, s=SENTENCE)
+    keys, weights, values, heads = (np.array(table, float) for table in browser.value(CELLS))
+    np.testing.assert_allclose(keys[1:] @ keys[0], weights[:, 0], atol=0.8)
+    np.testing.assert_allclose(weights[:, 0] / 32**0.5, weights[:, 1], atol=0.06)
+    seen = np.arange(len(weights)) <= 3 if kind == "decoder" else np.full(len(weights), True)
+    assert np.isnan(weights[~seen, 2]).all() and (weights[~seen, 3] == 0).all()
+    exponentials = np.where(seen, np.exp(weights[:, 1]), 0)
+    np.testing.assert_allclose(100 * exponentials / exponentials.sum(), weights[:, 3], atol=1.5)
+    np.testing.assert_allclose(weights[:, 3] / 100 @ values[:-1], values[-1], atol=0.04)
+    np.testing.assert_allclose(heads[:-1].sum(axis=0), heads[-1], atol=0.03)
+    told = browser.value("document.querySelector('#view').textContent")
+    assert ("Without the mask" in told) == (kind == "decoder")
+
+
+def switch(browser: Browser, name: str) -> None:  # noqa: F811
+    before = browser.value("document.body.dataset.translated")
+    browser.value(f"document.querySelector('#switches [value={name}]').click()")
+    browser.wait_for(f"document.body.dataset.translated != {before}")
+
+
+def test_switches_change_the_translation(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="head", s=SENTENCE, layer=1, head=0)
+    whole = browser.value(TRANSLATION)
+    found = {}
+    for name in ("scale", "mask", "positions", "order", "head", "only"):
+        switch(browser, name)
+        found[name] = browser.value("[...document.querySelectorAll('#outputs small')].map(p => p.textContent).join()")
+        told = browser.value("document.getElementById('changed').textContent")
+        assert f"With nothing changed: “{whole}”, p " in told
+        if name in ("positions", "order"):
+            assert browser.value(TRANSLATION) != whole
+        if name in ("head", "only"):
+            assert "head 1, decoder over encoder, layer 2" in told
+        if name != "head":
+            switch(browser, name)
+            assert browser.value(TRANSLATION) == whole
+    assert "off" not in browser.value("location.hash"), "with only this head, it is not out"
+    assert len(set(found.values())) == 6

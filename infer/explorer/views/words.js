@@ -1,18 +1,22 @@
 // The translation, subword by subword: how probable each is, and what else the model thought of.
 
+function drawAlternatives(root) {
+  const { output, choices } = now;
+  grid(root, {
+    name: "each subword's probability, and the five most probable at its place",
+    rows: output.map(label), columns: ["p", "1st", "2nd", "3rd", "4th", "5th"],
+    values: output.map((id, t) => [["", choices[t].probability], ...choices[t].best]),
+    text: ([subword, p]) => `${subword.trim()} ${share(p / 1000)}`, heat: ([, p]) => p / 1000,
+  });
+}
+
 VIEWS.words = {
   title: "Subword by subword",
   draw(root) {
-    const { output, choices } = now;
     step(root, "What else it thought of", "p = softmax(logits)",
       "A row for each subword of the translation: its probability, and the five most probable at its place. "
       + "The decoder has then read the source and the rows above.");
-    grid(root, {
-      name: "each subword's probability, and the five most probable at its place",
-      rows: output.map(label), columns: ["p", "1st", "2nd", "3rd", "4th", "5th"],
-      values: output.map((id, t) => [["", choices[t].probability], ...choices[t].best]),
-      text: ([subword, p]) => `${subword.trim()} ${share(p / 1000)}`, heat: ([, p]) => p / 1000,
-    });
+    drawAlternatives(root);
   },
 };
 
