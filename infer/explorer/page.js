@@ -166,7 +166,7 @@ for (const [name, text] of Object.entries({ scale: "no division by √d_k", mask
 
 // The view
 
-function control(root, name, { text, options, range }) {
+function control(root, name, { text, options, range, value = () => at[name] }) {
   const box = make("label", text, root);
   if (options) {
     const select = make("select", undefined, box);
@@ -188,7 +188,7 @@ function control(root, name, { text, options, range }) {
   input.addEventListener("input", () => go({ [name]: input.value }));
   return () => {
     [input.min, input.max, input.step] = range();
-    input.value = at[name];
+    input.value = value();
     told.textContent = input.value;
   };
 }

@@ -13,7 +13,7 @@ let now = null; // {ids, output, inputs, trace, logits, choices, hypotheses, ste
 
 // What is looked at, all of it texts: the address has what differs from this.
 const OPENING = {
-  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "",
+  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "",
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
 };
 const at = {};
@@ -132,7 +132,7 @@ function step(root, title, equation, caption) {
   make("h3", title, root);
   if (equation) {
     const line = make("p", undefined, root, "equation");
-    equation.split(/([\^_])(\w)/).forEach((part, i, parts) => {
+    equation.split(/([\^_])([\wα])/).forEach((part, i, parts) => {
       if (i % 3 !== 1) make({ "^": "sup", _: "sub" }[parts[i - 1]] ?? "span", part, line);
     });
   }

@@ -11,6 +11,7 @@ import pytest
 
 from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - a fixture
 from tests.infer.test_demo import NASTY
+from tests.infer.test_explorer import small
 from vaswani.infer.explorer import export
 from vaswani.infer.runs import open_run
 
@@ -191,3 +192,54 @@ def test_switches_change_the_translation(browser: Browser, file: Path) -> None: 
             assert browser.value(TRANSLATION) == whole
     assert "off" not in browser.value("location.hash"), "with only this head, it is not out"
     assert len(set(found.values())) == 6
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_box_of_the_figure_has_its_numbers(browser: Browser, file: Path, norm: str, tmp_path: Path) -> None:  # noqa: F811
+    if norm == "pre":
+        file = tmp_path / "small.html"
+        file.write_text(export.page(export.as_json(small(norm=norm), source=SOURCE)), encoding="utf-8")
+    opened(browser, file, view="map")
+    names = browser.value("[...document.querySelectorAll('.figure button')].map(button => button.dataset.key)")
+    per_layer = {"post": [4, 6], "pre": [6, 9]}[norm]
+    assert len(names) == 2 * sum(per_layer) + 4 + 2 * (norm == "pre"), "two layers"
+    for name in names:
+        browser.value(f"document.querySelector('[data-key=\"{name}\"]').click()")
+        count = browser.value("document.querySelectorAll('.panel .tokens button').length")
+        assert bool(count) == ("attention" in name or name.endswith("feed_forward")), name
+        for i in range(max(1, count)):
+            browser.value(f"document.querySelectorAll('.panel .tokens button')[{i}]?.click()")
+            first = browser.value("document.querySelector('.panel td[role]').textContent")
+            assert any(digit in first for digit in "0123456789"), (name, i)
+    opened(browser, file, view="map", box="decoder/layer_0/cross_attention", part="weights")
+    if norm == "post":
+        assert browser.value("document.querySelector('.shape').textContent") == "5 positions × 4 heads × 5 keys"
+    browser.value("document.querySelector('.panel a').click()")
+    browser.wait_for("document.querySelector('#views [aria-current]').dataset.view == 'head'")
+    assert not [e for e in browser.events if e["method"] == "Runtime.exceptionThrown"]
+
+
+def slide(browser: Browser, place: int, value: float) -> None:  # noqa: F811
+    """Moves a slider of the view."""
+    browser.value(
+        f"(slider => {{ slider.value = {value}; slider.dispatchEvent(new Event('input')); }})"
+        f"(document.querySelectorAll('#controls input[type=range]')[{place}])"
+    )
+
+
+def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="beam", s=SENTENCE)
+    columns = "document.querySelectorAll('.beam text.number').length ? [...document.querySelectorAll('.beam text')]"
+    columns += ".filter(text => text.textContent.startsWith('step')).length : 0"
+    whole = browser.value(columns)
+    assert whole > 10 and browser.value("document.querySelectorAll('.beam g.returned').length") >= 12
+    slide(browser, 2, 3)
+    assert browser.value(columns) == 3
+    assert browser.value("document.querySelectorAll('.beam g.returned').length") == 0, "nobody knows yet"
+    before = browser.value("document.body.dataset.translated")
+    slide(browser, 0, 1)
+    browser.wait_for(f"document.body.dataset.translated != {before}")
+    assert browser.value("document.querySelectorAll('.beam g[role=img]').length") == 3, "greedy"
+    assert browser.value("location.hash").endswith("view=beam&grown=3&beam=1")
+    slide(browser, 2, 99)
+    assert browser.value("document.querySelector('.grid td:last-child').textContent") == browser.value(TRANSLATION)
