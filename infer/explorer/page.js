@@ -194,6 +194,7 @@ function control(root, name, { text, options, range, value = () => at[name] }) {
 }
 
 function drawView() {
+  drawTour();
   for (const link of element("views").children) {
     link.href = "#" + new URLSearchParams({ ...at, view: link.dataset.view });
     link.toggleAttribute("aria-current", link.dataset.view === at.view);

@@ -13,7 +13,7 @@ let now = null; // {ids, output, inputs, trace, logits, choices, hypotheses, ste
 
 // What is looked at, all of it texts: the address has what differs from this.
 const OPENING = {
-  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "",
+  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "", token: "1", tour: "",
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
 };
 const at = {};

@@ -243,3 +243,42 @@ def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) ->
     assert browser.value("location.hash").endswith("view=beam&grown=3&beam=1")
     slide(browser, 2, 99)
     assert browser.value("document.querySelector('.grid td:last-child').textContent") == browser.value(TRANSLATION)
+
+
+def test_the_decoder_goes_forwards_and_back_with_its_cache(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="decoder", s=SENTENCE, kind="decoder", token=3)
+    read = "[...document.querySelectorAll('#view .tokens span')].map(one => one.textContent.trim())"
+    rows = "[...document.querySelectorAll('.grid')].map(table => table.tBodies[0].rows.length)"
+    said = "document.querySelector('.grid th:nth-child(2)').textContent.trim()"
+    assert browser.value(read) == ["<s>", "Der", "müde"]
+    assert browser.value(rows) == [1, 3, 3] and browser.value(said) == "Arzt"
+    browser.value("document.querySelectorAll('#view .pages button')[1].focus(); document.activeElement.click()")
+    assert browser.value(read)[-1] == "Arzt" and browser.value(rows) == [1, 4, 4]
+    assert browser.value("document.activeElement.textContent") == "forwards ›", "the focus stays"
+    for _ in range(5):
+        browser.value("document.querySelectorAll('#view .pages button')[0].click()")
+    assert browser.value(read) == ["<s>"] and browser.value(said) == "Der"
+    opened(browser, file, view="decoder", s=SENTENCE, kind="cross", token=3)
+    assert browser.value(rows) == [1, 12, 12]
+    switch(browser, "mask")
+    assert browser.value(rows) == [1] and "nothing can be kept" in browser.value(
+        "document.querySelector('#view').textContent"
+    )
+
+
+def test_the_tour_has_ten_steps_and_can_be_skipped(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, s=SENTENCE)
+    asked = []
+    for _ in range(10):
+        browser.value(
+            "[...document.querySelectorAll('#tour button')].find(one => /Take|next/.test(one.textContent)).click()"
+        )
+        browser.wait_for("document.querySelector('#translation').getAttribute('aria-busy') == 'false'")
+        asked.append(browser.value("document.querySelector('#tour strong').textContent"))
+        assert browser.value("document.querySelectorAll('#view *, #attention *').length") > 5
+    assert len(set(asked)) == 10 and all("?" in one for one in asked)
+    browser.value("history.back()")
+    browser.wait_for("document.querySelector('#tour strong').textContent.startsWith('9 of 10')")
+    browser.value("[...document.querySelectorAll('#tour button')].at(-1).click()")
+    assert browser.value("document.querySelector('#tour').textContent") == "Take the tour: ten questions"
+    assert not [e for e in browser.events if e["method"] == "Runtime.exceptionThrown"]
