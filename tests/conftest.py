@@ -1,4 +1,4 @@
-"""Sets up every test: CPU, no silent rank promotion, and a cache of compiled programs between test runs."""
+"""Sets up every test: CPU, no silent rank promotion, and compiled programs kept between test runs."""
 
 import gc
 import os
@@ -9,11 +9,12 @@ import warnings
 from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
+from tests.kept import folder
 
 # Also for commands in tests:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} {os.environ.get('XLA_FLAGS', '')}".strip()  # the last one counts
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax-tests"))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder()))
 os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")  # or each training would start twice
 if platform.machine() in ("x86_64", "AMD64"):
     os.environ.setdefault("CT2_USE_MKL", "1")  # the other library's int8 overflows where there is no VNNI

@@ -49,14 +49,13 @@ def keep() -> None:
         return
     if DIRECTORY in os.environ and not is_own_folder():
         return
-    if _has_no_checksum() or not _is_private(root):
+    if _has_no_checksum() or not is_private(root):
         return
     os.environ.pop(DIRECTORY, None)  # of the process that has started this one, perhaps for other processors
     folder = root / f"{cpus()}-threads"
     _set({DIRECTORY.lower(): str(folder), **_SETTINGS})
     _repair(folder)
-    with suppress(OSError):
-        _limit(root)
+    limit(root, MAX_BYTES)
 
 
 def is_own_folder() -> bool:
@@ -77,7 +76,7 @@ def _has_no_checksum() -> bool:
     return any(find_spec(name) is not None for name in ("compression", "zstandard"))  # the former from Python 3.14
 
 
-def _is_private(root: Path) -> bool:
+def is_private(root: Path) -> bool:
     """Returns whether the folder, created if absent, is the user's, and nobody else may write to it."""
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,17 +127,18 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _limit(root: Path) -> None:
-    """Deletes what was used longest ago of more than `MAX_BYTES`, once a day."""
-    stamp = root / "limited"
-    if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < _DAY:
-        return
-    stamp.touch()
-    total = 0
-    for _, size, path in sorted(_programs(root), reverse=True):
-        total += size
-        if total > MAX_BYTES:
-            path.unlink(missing_ok=True)
+def limit(root: Path, most: int) -> None:
+    """Deletes what was used longest ago of more than `most` bytes of programs, once a day and if it may."""
+    with suppress(OSError):
+        stamp = root / "limited"
+        if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < _DAY:
+            return
+        stamp.touch()
+        total = 0
+        for _, size, path in sorted(_programs(root), reverse=True):
+            total += size
+            if total > most:
+                path.unlink(missing_ok=True)
 
 
 def _programs(root: Path) -> Iterator[tuple[float, int, Path]]:

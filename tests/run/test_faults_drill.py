@@ -1,14 +1,16 @@
 """A short fault drill; `python -m tests.faults.drill` is the full one."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.emulator import BUCKET, emulator
 from tests.extras import needed
-from tests.faults.drill import ROOT, drill
+from tests.faults.drill import drill
+from vaswani.compiled import DIRECTORY
 
-CACHE = ROOT / ".cache" / "jax-tests"
+CACHE = Path(os.environ[DIRECTORY])
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.kept import IN_CLONE
 from vaswani import compiled
 from vaswani.processors import cpus
 
@@ -174,8 +175,7 @@ def test_help_and_a_mistyped_flag_keep_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_used_longest_ago_is_deleted_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "MAX_BYTES", 300)
+def test_what_was_used_longest_ago_is_deleted_once_a_day(tmp_path: Path) -> None:
     root = tmp_path / "vaswani"
     for age in range(5):
         program = root / f"{age % 2}-threads" / f"{age}-cache"
@@ -187,14 +187,28 @@ def test_what_was_used_longest_ago_is_deleted_once_a_day(tmp_path: Path, monkeyp
     def left() -> set[str]:
         return {path.name for path in root.glob("*/*")}
 
-    compiled._limit(root)
+    compiled.limit(root, 300)
     assert left() == {"notes", "0-cache", "1-cache", "2-cache"}
     (root / "0-threads" / "5-cache").write_bytes(bytes(300))
-    compiled._limit(root)
+    compiled.limit(root, 300)
     assert len(left()) == 5
     os.utime(root / "limited", (0, time.time() - 25 * 3600))
-    compiled._limit(root)
+    compiled.limit(root, 300)
     assert left() == {"notes", "5-cache"}
+
+
+TESTS_CHOICE = "import os, tests.conftest; from vaswani import compiled; print(os.environ[compiled.DIRECTORY])"
+
+
+def test_those_of_the_tests_outlive_the_clone(tmp_path: Path) -> None:
+    """A fresh clone starts with what another has compiled; the commands that tests start keep theirs there, too."""
+    folder = tmp_path / "vaswani" / "tests" / f"{cpus()}-threads"
+    assert python(TESTS_CHOICE, tmp_path) == str(folder)
+    assert python(CHOICE, tmp_path, {compiled.DIRECTORY: str(folder)}) == str(folder)
+    assert python(TESTS_CHOICE, tmp_path, {compiled.DIRECTORY: "/mine"}) == "/mine"
+    folder.parent.chmod(0o777)
+    assert python(TESTS_CHOICE, tmp_path) == str(IN_CLONE)
+    assert python(TESTS_CHOICE, None, {"HOME": "/dev/null"}) == str(IN_CLONE)
 
 
 # What may happen to them.
