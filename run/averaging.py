@@ -1,7 +1,6 @@
 """Chooses checkpoints and averages their parameters (section 6.1)."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +12,11 @@ from vaswani.errors import UserError
 from vaswani.notes import note
 from vaswani.numbers import counted, whole
 from vaswani.progress import Progress
+from vaswani.run import kept, saved
 from vaswani.run.builtin import is_builtin
 from vaswani.run.builtin_weights import about, load_weights
-from vaswani.run.checkpoint import Checkpoints, judge, load_ema, load_params, quality
 from vaswani.run.choices import CHOICES, EMA, averaged
+from vaswani.run.quality import judge, quality
 from vaswani.run.saved import DamagedError
 
 
@@ -121,7 +121,8 @@ def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> li
 def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
 
-    The parameters of `ema` are the moving average that training has kept (`optim.ema`).
+    The parameters of `ema` are the moving average that training has kept (`optim.ema`). What an earlier command made of
+    the same checkpoints is read instead of them, if it was kept (`run.kept`).
 
     Damaged checkpoints are ignored, each with a note on stderr. If a training process saves or removes checkpoints
     meanwhile, the choice is made again.
@@ -134,11 +135,16 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
         return load_weights(workdir, choice)
     listed = list_checkpoints(workdir)
     checkpoints = listed
-    load = load_ema if choice == EMA else load_params
     while True:
         steps = choose(choice, checkpoints)
+        name = kept.name_of(workdir / "checkpoints", steps, "ema" if choice == EMA else "params")
+        params = kept.read(name)
+        if params is not None:
+            return steps, params
         try:
-            return steps, average(partial(load, workdir), steps)
+            params = average(partial(_load, workdir, choice), steps)
+            kept.write(name, params)
+            return steps, params
         except UserError as error:
             now = list_checkpoints(workdir)
             if now != listed:
@@ -151,6 +157,14 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             if choice.isdecimal() or not checkpoints:
                 raise
             note(f"{workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored")
+
+
+def _load(workdir: Path, choice: str, step: int) -> Any:
+    """Returns the parameters of a checkpoint, or their moving average."""
+    from vaswani.run import checkpoint  # here, since it loads orbax, which takes as long as all else
+
+    load = checkpoint.load_ema if choice == EMA else checkpoint.load_params
+    return load(workdir, step)
 
 
 def named_steps(steps: Sequence[int]) -> str:
@@ -173,18 +187,19 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     if is_builtin(workdir):
         step, saved_at = about(workdir)
         return [Checkpoint(step, saved_at, {})]
-    if not (workdir / "checkpoints").is_dir():
+    folder = (workdir / "checkpoints").absolute()
+    if not folder.is_dir():
         return []
-    with closing(Checkpoints(workdir / "checkpoints")) as checkpoints:
-        while True:
-            steps = checkpoints.steps()
-            listed: list[Checkpoint] = []
-            try:
-                for step in steps:
-                    saved_at, metrics = checkpoints.about(step)
-                    listed.append(Checkpoint(step, saved_at, metrics))
-                return listed
-            except ValueError:
-                if checkpoints.steps() == steps:
-                    raise
-                # A training process has removed one meanwhile.
+    left_out = saved.unreadable(folder)
+    while True:
+        steps = sorted(set(saved.steps(folder)) - left_out)
+        listed: list[Checkpoint] = []
+        try:
+            for step in steps:
+                saved_at, metrics = saved.about(folder / str(step))
+                listed.append(Checkpoint(step, saved_at, metrics))
+            return listed
+        except ValueError:
+            if sorted(set(saved.steps(folder)) - left_out) == steps:
+                raise
+            # A training process has removed one meanwhile.

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: a thin layer over orbax's AsyncCheckpointer. Only this file and `run.saved` import orbax.
+"""Checkpoints of a run: a thin layer over orbax's AsyncCheckpointer. Only this file and `run.restored` import orbax.
 
 `checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position in the data, JSON), `config` (JSON),
 `metrics` (empty if the step was not validated), `_CHECKPOINT_METADATA` (when and why it was saved, JSON),
@@ -8,10 +8,9 @@ bucket cannot do. `*.damaged` failed verification.
 """
 
 import gc
-import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,43 +23,14 @@ from orbax.checkpoint.options import AtomicityMode, AtomicityOptions
 
 from vaswani.errors import UserError
 from vaswani.files import as_path, in_bucket
-from vaswani.run import saved
+from vaswani.run import restored, saved
 from vaswani.run.distributed import is_main, main_first
 from vaswani.run.lock import check_ours
+from vaswani.run.quality import judge
 from vaswani.run.quiet import quiet, reason
 from vaswani.run.saved import DamagedError
 
 _BY_MARKER = AtomicityOptions(mode=AtomicityMode.COMMIT_FILE)
-
-
-def quality(metrics: dict) -> tuple[int, float]:
-    """Returns the sort key for "best", larger is better: validation BLEU if it was measured, else minus the nll.
-
-    `eval.patience` and sweeps always judge by the nll. Checkpoints of earlier versions have the smoothed loss alone.
-    NaN, from a model that has diverged, ranks below every number; a plain sort would leave it wherever it was.
-    """
-    if "bleu" in metrics:
-        return 2, metrics["bleu"]
-    rank = 1 if "nll" in metrics else 0
-    nll = metrics.get("nll", metrics.get("loss", math.inf))
-    return rank, -math.inf if math.isnan(nll) else -nll
-
-
-def nll_quality(metrics: dict) -> tuple[int, float]:
-    """Returns the `quality` as if no BLEU had been measured."""
-    return quality({name: value for name, value in metrics.items() if name != "bleu"})
-
-
-def judge(all_metrics: Sequence[dict]) -> Callable[[dict], tuple[int, float]]:
-    """Returns what compares checkpoints with these metrics: `quality`, or `nll_quality` where only some have a BLEU.
-
-    BLEU and nll cannot be compared, so all are judged by what all have.
-    """
-    with_bleu = ["bleu" in metrics for metrics in all_metrics]
-    has_only_some_bleu = any(with_bleu) and not all(with_bleu)
-    if has_only_some_bleu and all("nll" in metrics for metrics in all_metrics):
-        return nll_quality
-    return quality
 
 
 class Checkpoints:
@@ -103,7 +73,7 @@ class Checkpoints:
         with main_first("checkpoints", self.folder):
             if is_main():
                 saved.remove_partial(self.folder)
-                saved.rename_damaged(self.folder)
+                restored.rename_damaged(self.folder)
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
         if not in_bucket(self.folder) and not self.folder.is_dir():
             raise UserError(f"{self.folder}: process 0 has made this folder, and it is not here; share one --workdir")
@@ -214,14 +184,14 @@ class Checkpoints:
         resume_from = f"checkpoint {earlier}" if earlier else "the beginning"
         cure = f"remove that folder to resume from {resume_from}"
         if step != self._verified:
-            how = saved.fault(folder)
+            how = restored.fault(folder)
             if how:
                 raise DamagedError(folder, how, cure)
-        saved.check_shapes(folder, abstract_state.params)
+        restored.check_shapes(folder, abstract_state.params)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
-        with saved.reading(folder):
-            restored = self._handler.restore(epath.Path(str(folder)), args=items)
-        return restored["state"], restored["data"]
+        with restored.reading(folder):
+            found = self._handler.restore(epath.Path(str(folder)), args=items)
+        return found["state"], found["data"]
 
     def steps(self) -> list[int]:
         """Returns the steps of the checkpoints, oldest first, including one that is being written."""
@@ -347,7 +317,7 @@ def _load(workdir: str | Path, step: int, name: str) -> dict:
     cure = "choose another one, or restore a copy"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
-    how = saved.fault_of_state(folder, name)
+    how = restored.fault_of_state(folder, name)
     if how:
         raise DamagedError(folder, how, cure)
-    return saved.load(folder, cure, name)
+    return restored.load(folder, cure, name)

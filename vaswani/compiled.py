@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,22 +128,24 @@ def _is_whole(path: Path) -> bool:
 
 
 def limit(root: Path, most: int) -> None:
-    """Deletes what was used longest ago of more than `most` bytes of programs, once a day and if it may."""
+    """Deletes programs beyond `most` bytes, once a day and if it may."""
     with suppress(OSError):
         stamp = root / "limited"
         if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < _DAY:
             return
         stamp.touch()
-        total = 0
-        for _, size, path in sorted(_programs(root), reverse=True):
-            total += size
-            if total > most:
-                path.unlink(missing_ok=True)
+        delete_oldest(root.glob("*-threads/*-cache"), most)
 
 
-def _programs(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yields when each program was last used, its size in bytes, and its file."""
-    for path in root.glob("*-threads/*-cache"):
+def delete_oldest(paths: Iterable[Path], most: int) -> None:
+    """Deletes what was used longest ago of files that have more than `most` bytes together."""
+    used: list[tuple[float, int, Path]] = []
+    for path in paths:
         with suppress(OSError):  # another process has just deleted it
             status = path.stat()
-            yield max(status.st_atime, status.st_mtime), status.st_size, path
+            used.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    total = 0
+    for _, size, path in sorted(used, reverse=True):
+        total += size
+        if total > most:
+            path.unlink(missing_ok=True)

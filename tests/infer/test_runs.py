@@ -20,9 +20,8 @@ from vaswani.infer.runs import open_run
 from vaswani.keys import flat
 from vaswani.model.parameter_count import parameter_count
 from vaswani.model.transformer import init_params
-from vaswani.run import averaging
+from vaswani.run import averaging, checkpoint, saved
 from vaswani.run.averaging import list_checkpoints, named_steps
-from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.config import read_config
 from vaswani.run.folder import model_config
 from vaswani.run.parameters import count_parameters, params_sha256
@@ -193,21 +192,21 @@ def test_checkpoints_that_a_training_replaces_meanwhile_are_chosen_again(
             shutil.rmtree(gone)
 
     if gone_at == "listed":
-        about = Checkpoints.about
+        about = saved.about
 
-        def removed_before(checkpoints: Checkpoints, step: int) -> tuple[float, dict[str, float]]:
+        def removed_before(folder: Path) -> tuple[float, dict[str, float]]:
             replaced()
-            return about(checkpoints, step)
+            return about(folder)
 
-        monkeypatch.setattr(Checkpoints, "about", removed_before)
+        monkeypatch.setattr(saved, "about", removed_before)
     else:
-        load = averaging.load_params
+        load = checkpoint.load_params
 
         def gone_before(folder: Path, step: int) -> dict:
             replaced()
             return load(folder, step)
 
-        monkeypatch.setattr(averaging, "load_params", gone_before)
+        monkeypatch.setattr(checkpoint, "load_params", gone_before)
     steps, _ = averaging.load_choice(copy, "average:2")
     assert steps == [3, 4]
     assert "damaged" not in capsys.readouterr().err

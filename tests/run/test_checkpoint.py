@@ -20,8 +20,9 @@ from ml_collections import ConfigDict
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.run import checkpoint, checksums, distributed, saved
-from vaswani.run.checkpoint import Checkpoints, load_params, quality
+from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.checksums import fault
+from vaswani.run.quality import quality
 
 
 class State(struct.PyTreeNode):
