@@ -98,8 +98,8 @@ def test_what_is_not_a_run_is_named(workdir: Path, tmp_path: Path):
 
 
 def test_a_url_is_refused():
-    with pytest.raises(UserError, match="--workdir=gs://bucket/run: this is a URL"):
-        open_run("gs://bucket/run")
+    with pytest.raises(UserError, match="--workdir=s3://bucket/run: this is a URL"):
+        open_run("s3://bucket/run")
 
 
 @pytest.mark.parametrize(

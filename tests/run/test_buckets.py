@@ -24,7 +24,7 @@ from tests.train.test_train_cli import ROOT
 from vaswani.errors import UserError
 from vaswani.files import as_path, output_file, output_folder
 from vaswani.infer.inspect import summary
-from vaswani.run import saved
+from vaswani.run import restored, saved
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.lock import check_ours, lock
@@ -82,7 +82,7 @@ def test_checkpoints_are_kept_deleted_and_verified_as_on_a_disk(server: Emulator
     checkpoints.close()
     assert saved.steps(place / "checkpoints") == [4, 1]
     assert sorted(path.name for path in (place / "checkpoints").iterdir()) == ["1", "4"]
-    assert saved.fault(place / "checkpoints" / "4") is None
+    assert restored.fault(place / "checkpoints" / "4") is None
     array = next(on_disk(server, place / "checkpoints/4/state").glob("ocdbt.process_0/d/*"))
     array.write_bytes(array.read_bytes()[:-1])
     with closing(Checkpoints(place / "checkpoints", keep())) as again:
@@ -194,7 +194,7 @@ def test_a_server_that_is_away_for_ten_seconds_in_the_middle_of_a_save_and_fails
         assert proxy.failed > 2
     monkeypatch.undo()
     assert saved.steps(place / "checkpoints") == [3, 2, 1]
-    assert all(saved.fault(place / "checkpoints" / str(step)) is None for step in (1, 2, 3))
+    assert all(restored.fault(place / "checkpoints" / str(step)) is None for step in (1, 2, 3))
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_two_processes_save_into_a_bucket_as_one(undisturbed: Path, place: Path)
     finish(launch(command, 2, 1))
     alone = undisturbed / "run"
     assert saved.steps(place / "checkpoints") == [12, 8, 4]
-    assert saved.fault(place / "checkpoints" / "12") is None
+    assert restored.fault(place / "checkpoints" / "12") is None
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=2e-4, atol=2e-5), load_params(place, 12), load_params(alone, 12)
     )
