@@ -4,7 +4,7 @@ Paper: perplexity, BLEU and parameters of each row in `TABLE3` of paper/publishe
 Ours:  no row has been run.
 Cost:  the paper's base row took 12 hours on 8 P100 GPUs, its big row 3.5 days; ours not measured.
 
-    python -m data.prepare --config=configs/ablations.py     # once: downloads; needs `pip install -e ".[prep]"`
+    python -m data.prepare --config=configs/ablations.py     # once: downloads
     python -m train --config=configs/ablations.py:A1 --workdir=runs/A1
     python -m infer --workdir=runs/A1 --split=valid          # Table 3 averages no checkpoints: the row's config says so
     python -m train.sweep --config=configs/ablations.py --workdir=runs/table3    # all rows, one after the other

@@ -4,7 +4,7 @@ Paper: 27.3 BLEU on newstest2014 (tokenised, compound-split), 25.8 on newstest20
 Ours:  not run (63,045,632 parameters with 37,000 subwords).
 Cost:  12 hours on 8 P100 GPUs in the paper; ours not measured.
 
-    python -m data.prepare --config=configs/base.py   # once: downloads; needs `pip install -e ".[prep]"`
+    python -m data.prepare --config=configs/base.py   # once: downloads
     python -m train --config=configs/base.py --workdir=runs/base
     python -m infer --workdir=runs/base --split=test
 

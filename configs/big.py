@@ -4,7 +4,7 @@ Paper: 28.4 BLEU on newstest2014 (tokenised, compound-split), 26.4 on newstest20
 Ours:  not run (214,171,648 parameters with 37,000 subwords).
 Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
 
-    python -m data.prepare --config=configs/big.py    # once: downloads; needs `pip install -e ".[prep]"`
+    python -m data.prepare --config=configs/big.py    # once: downloads
     python -m train --config=configs/big.py --workdir=runs/big
     python -m infer --workdir=runs/big --split=test
 

@@ -1,21 +1,26 @@
 """Data sets of tensorflow-datasets: sentence pairs, or texts and their classes.
 
-The one file that imports tensorflow-datasets, and TensorFlow at most in `download`.
+The one file that imports tensorflow-datasets. Neither reading nor preparing WMT needs TensorFlow, which only some of
+its other builders import.
 """
 
 import contextlib
 import importlib
 import importlib.util
 import re
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from vaswani.data.archives import Archives
+from vaswani.data.corpora import File, corpus_folder
 from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from vaswani.data.lines import file_digest
 from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.files import expanded
 
 
 def open_tfds(spec: str, rest: str) -> Corpus:
@@ -96,54 +101,66 @@ def _parts(spec: str, rest: str) -> tuple[str, str, str, str]:
     return match[1], match[2] or "train", *languages_of(spec, match[3] or "")
 
 
-def _import_tfds(spec: str) -> Any:
-    try:
-        return importlib.import_module("tensorflow_datasets")
-    except ImportError as error:
-        raise UserError(f"corpus {spec!r} needs tensorflow-datasets: {pip_install('prep')}") from error
-
-
 def _prepared(spec: str, name: str) -> Any:
-    tfds = _import_tfds(spec)
+    import tensorflow_datasets as tfds
+
     try:
         folder = file_named(spec, name)
         if folder.is_dir():
             return tfds.builder_from_directory(folder)
         return tfds.core.read_only_builder.builder_from_files(name)
     except (OSError, ValueError) as error:  # tfds's not-found errors are subclasses of these
-        raise UserError(
-            f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it"
-            f" (first: {pip_install('prep')})"
-        ) from error
+        raise UserError(f"corpus {spec!r} is not on this machine: python -m data.prepare downloads it") from error
 
 
 def download(spec: str) -> None:
     """Downloads and prepares a `tfds:` corpus if it is not on this machine; does nothing for other corpora.
 
-    The builders of tensorflow-datasets may import TensorFlow, so only `python -m data.prepare` calls this.
+    Archives that were downloaded stay in the folder of public corpora (`data.corpora.corpus_folder`); what was unpacked
+    is deleted. A builder may import TensorFlow, so only `python -m data.prepare` calls this.
+
+    Raises:
+        UserError: an archive cannot be downloaded, or the set cannot be prepared.
     """
     scheme, _, rest = spec.partition(":")
     if scheme != "tfds":
         return
     name, *_ = _parts(spec, rest)
-    tfds = _import_tfds(spec)
     with contextlib.suppress(UserError):
         _prepared(spec, name)
         return
     try:
-        # Without TensorFlow, tfds knows a builder only once its module is imported.
-        module = name.split("/")[0].removesuffix("_translate")
-        with contextlib.suppress(ImportError):
-            importlib.import_module(f"tensorflow_datasets.translate.{module}")
-        tfds.builder(name, file_format="array_record").download_and_prepare()
-    except Exception as error:  # anything that network, archives or missing imports may raise
+        _prepare(name)
+    except UserError:
+        raise
+    except Exception as error:  # anything that archives or missing imports may raise
         _refuse(spec, name, error)
+
+
+def _prepare(name: str) -> None:
+    """Prepares a set from archives that `data.fetch` downloads, with the sizes and sums that tfds pins."""
+    import tensorflow_datasets as tfds
+
+    # Without TensorFlow, tfds knows a builder only once its module is imported.
+    module = name.split("/")[0].removesuffix("_translate")
+    with contextlib.suppress(ImportError):
+        importlib.import_module(f"tensorflow_datasets.translate.{module}")
+    builder = tfds.builder(name, file_format="array_record")
+    pinned = {url: File(url, info.size, info.checksum) for url, info in (builder.url_infos or {}).items()}
+    folder = expanded(corpus_folder(builder.name), f"{name}: {corpus_folder(builder.name)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="unpacked-", dir=folder) as unpacked:
+        split_generators = builder._split_generators
+        builder._split_generators = lambda dl_manager: split_generators(
+            Archives(dl_manager, pinned, folder, Path(unpacked))
+        )
+        with contextlib.redirect_stdout(sys.stderr):  # tfds prints what it does
+            builder.download_and_prepare()
 
 
 def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    if isinstance(error, ImportError) or importlib.util.find_spec("tensorflow") is None:
-        message = f"corpus {spec!r} cannot be prepared with what is installed: {pip_install('prep')} ({reason})"
-    else:
-        message = f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason})"
-    raise UserError(message) from error
+    hint = ""
+    if importlib.util.find_spec("tensorflow") is None:
+        hint = "; some sets besides WMT's need TensorFlow: pip install tensorflow-cpu"
+    raise UserError(f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason}){hint}") from error

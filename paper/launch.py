@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from vaswani.configs.ablations import WHY
-from vaswani.extras import pip_install
 from vaswani.paper.published import TABLE3
 from vaswani.paper.tables import table2, table3, table4
 from vaswani.table import Table
@@ -18,7 +17,7 @@ def commands() -> Table:
 def table_of(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Returns a table of rows: the name of their table, their own, and their command."""
     notes = [
-        f"first, for the paper's size: python -m data.prepare --config=CONFIG (needs {pip_install('prep')})",
+        "first, for the paper's size: python -m data.prepare --config=CONFIG",
         "each point of a sweep is a run of its own and evaluated like one",
     ]
     return Table("commands", "To run a row", ("table", "row", "command"), [*rows], notes)
