@@ -6,6 +6,7 @@
 | `grammar:SPLIT[:COUNT]:{en,PROPERTY}` | its sentences, and the tense, number or clause of each (`data.properties`) |
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
+| `parquet:FILE:{en,de}` | two columns of a Parquet file, or fields of its column `translation`; `*` in the name |
 | `tfds:NAME[:SPLIT]:{en,de}` | a translation data set of tensorflow-datasets, or a folder that it prepared |
 | `trees:FILE`, `trees:FILE.gz` | a treebank in Penn brackets: sentences, and their linearised trees (`data.trees`) |
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
@@ -16,10 +17,10 @@
 
 Without COUNT there are 100,000 sentences of a training split and 1,000 of any other.
 
-The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:` and `tfds:`. Only a line
-feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are part of a
-sentence. A file with carriage returns and no line feed is refused. A line has at most 16 MiB, a text of `chars:` 2^30
-characters. A byte order mark at the beginning is dropped. FILE.gz is read where there is no FILE.
+The source language comes first, so `{de,en}` reverses the direction of `grammar:`, `text:`, `parquet:` and `tfds:`.
+Only a line feed ends a line (a carriage return before it is dropped): other separators, such as U+2028 or U+0085, are
+part of a sentence. A file with carriage returns and no line feed is refused. A line has at most 16 MiB, a text of
+`chars:` 2^30 characters. A byte order mark at the beginning is dropped. FILE.gz is read where there is no FILE.
 """
 
 import difflib
@@ -31,6 +32,7 @@ from pathlib import Path
 from vaswani.data import scan
 from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from vaswani.data.lines import count_lines, file_digest, read_lines
+from vaswani.data.parquet import open_parquet
 from vaswani.data.properties import PROPERTIES
 from vaswani.data.tfds import open_tfds
 from vaswani.data.trees.linearise import SYMBOL, linearise
@@ -294,6 +296,7 @@ _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
     "grammar": _grammar,
     "text": _text,
     "tsv": _tsv,
+    "parquet": open_parquet,
     "tfds": open_tfds,
     "trees": _trees,
     "scan": _scan,

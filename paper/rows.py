@@ -181,7 +181,7 @@ def _of_files(records: Records, wanted: dict[str, Any], name: str) -> list[str]:
     notes: list[str] = []
     for run in records.runs:
         train = run.config["data"]["train"]
-        if not train.startswith(("text:", "tsv:")):
+        if not train.startswith(("parquet:", "text:", "tsv:")):
             continue
         files = {f"data.{key}": _without_folders(run.config["data"][key]) for key in ("train", "valid")}
         if is_of(run.config, wanted | files):

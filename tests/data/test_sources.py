@@ -118,7 +118,9 @@ def test_tsv(tmp_path: Path) -> None:
 
 
 def test_unknown_schemes_suggest_the_nearest() -> None:
-    assert error("gramar:train").endswith("grammar:, text:, tsv:, tfds:, trees:, scan:; did you mean grammar:?")
+    assert error("gramar:train").endswith(
+        "grammar:, text:, tsv:, parquet:, tfds:, trees:, scan:; did you mean grammar:?"
+    )
     assert "unknown scheme; the known ones are" in error("corpus.en")
 
 
@@ -260,7 +262,7 @@ def test_tfds_says_what_to_do(tmp_path: Path) -> None:
 def test_reading_needs_neither_tfds_nor_tensorflow() -> None:
     code = (
         "import sys, data.pipeline, data.sources; "
-        "print([m for m in sys.modules if m in ('tensorflow', 'tensorflow_datasets', 'jax')])"
+        "print([m for m in sys.modules if m in ('tensorflow', 'tensorflow_datasets', 'pyarrow', 'jax')])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -553,9 +553,10 @@ def test_the_newest_record_of_table_1_is_the_last(tmp_path: Path) -> None:
     assert [record["time"] for record in find_records(tmp_path).layers] == ["2026-01-01", "2026-02-01"]
 
 
-def test_a_run_that_read_files_in_the_place_of_a_rows_corpus_is_noted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", ["text:/corpora/{}.{{en,de}}", "parquet:/corpora/{}-*.parquet:{{en,de}}"])
+def test_a_run_that_read_files_in_the_place_of_a_rows_corpus_is_noted(tmp_path: Path, files: str) -> None:
     config = planted_config("configs/base.py")
-    config["data"] |= {"train": "text:/corpora/train.{en,de}", "valid": "text:/corpora/valid.{en,de}"}
+    config["data"] |= {"train": files.format("train"), "valid": files.format("valid")}
     plant(tmp_path / "own", config, scores(config, "test", 27.0))
     other = planted_config("configs/base.py", optim__warmup=7)
     other["data"] |= config["data"]
@@ -563,7 +564,7 @@ def test_a_run_that_read_files_in_the_place_of_a_rows_corpus_is_noted(tmp_path: 
     row = row_runs(find_records(tmp_path), "configs/base.py", "test")
     (note,) = row.notes
     assert not row.scored
-    assert note.startswith(f"configs/base.py: {tmp_path / 'own'} does not count; it read text:/corpora/train.{{en,de}}")
+    assert note.startswith(f"configs/base.py: {tmp_path / 'own'} does not count; it read {files.format('train')}")
 
 
 def test_a_link_to_a_run_is_found(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from vaswani.run import checksums
 from vaswani.run.averaging import Checkpoint, choose
 from vaswani.run.lock import check_ours
 
-CORPORA = ("text:{}.{{en,de}}", "tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "tfds:{}:{{en,de}}")
+FILES = ("tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "parquet:{}:{{en,de}}")
+CORPORA = (*FILES, "text:{}.{{en,de}}", "tfds:{}:{{en,de}}")
 NAMES = {"~nosuchuser/x": "there is no user nosuchuser", "a" * 300: "255 bytes", "a\0b": "zero byte"}
 
 
@@ -54,7 +55,7 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.param if request.param.startswith("/") else str(tmp_path / request.param)
 
 
-@pytest.mark.parametrize("corpus", ["tsv:{}", "lines:{}", "chars:{}:train", "trees:{}"])
+@pytest.mark.parametrize("corpus", FILES)
 def test_a_corpus_is_a_regular_file(endless: str, corpus: str) -> None:
     with pytest.raises(UserError, match=rf"^{endless}: cannot be read \(not a regular file\)$"):
         open_corpus(corpus.format(endless))

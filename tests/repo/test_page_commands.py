@@ -45,7 +45,7 @@ SPECIAL = {"config", "corpus", "from", "name", "storage", "workdir", *(f"config.
 TRAINERS = {"train", "train.sweep"}
 MAKERS = {*TRAINERS, "infer.convert"}  # make --workdir, given --config or --from; others read it
 DOCUMENTS = ("configs/", "lab/studies/")  # where configs are
-SPECS = ("chars", "idx", "lines", "text", "trees", "tsv")  # corpora in files, SCHEME:FILE
+SPECS = ("chars", "idx", "lines", "parquet", "text", "trees", "tsv")  # corpora in files, SCHEME:FILE
 DOWNLOADED = "tfds:"  # and those that data.prepare downloads
 
 # What a reader supplies: where it is used, its name, and the words that introduce it, which stand before it.
