@@ -130,7 +130,9 @@ def default() -> ConfigDict:
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
     cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
-    cfg.checkpoint.every_minutes = 0.0  # also save this often, checked every log_every updates; 0 is off
+    # Minutes between checkpoints, looked at every log_every updates; 0 is off. They are in place of `every`, until the
+    # last `keep_last` of those, which decode.checkpoint averages, and which a fast device saves a minute apart.
+    cfg.checkpoint.every_minutes = 0.0
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
     # Also keep this many with the best validation BLEU, or nll if BLEU is off. Only checkpoints of updates that are
     # validated can be among them: set `every`, or `every_epochs`, of `checkpoint` and `eval` to fit.

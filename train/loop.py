@@ -184,8 +184,8 @@ def _restore(
     state, position = checkpoints.restore(placed)
     batches.set_state(position)
     # Section 6.1 averages the last checkpoints, which are to be those of an uninterrupted run: one that only a signal
-    # saved makes way for the next. By the clock no two runs save the same ones.
-    if checkpoints.reason(step) == "signal" and cfg.checkpoint.every_minutes == 0:
+    # saved makes way for the next.
+    if checkpoints.reason(step) == "signal":
         checkpoints.mark_temporary(step)
     return state
 
@@ -234,7 +234,7 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
             signals.received = agreed
         stopping = signals.received is not None
         last = step == cfg.steps
-        scheduled = _overdue(cfg, step, saved_at) or due(cfg.checkpoint, step, position)
+        scheduled = _overdue(cfg, step, saved_at) or (_counts(cfg, step) and due(cfg.checkpoint, step, position))
         validating = not stopping and (due(cfg.eval, step, position) or last)
         if not (validating or scheduled or stopping):
             continue
@@ -261,6 +261,16 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
     if ended:
         reporter.finish()
     return ended
+
+
+def _counts(cfg: ConfigDict, step: int) -> bool:
+    """Returns whether checkpoints are due after so many updates or epochs, and not by the clock alone.
+
+    With `checkpoint.every_minutes` only the last ones are: those that are averaged (section 6.1).
+    """
+    checkpoint = cfg.checkpoint
+    averaged = checkpoint.keep_last * checkpoint.every
+    return checkpoint.every_minutes == 0 or checkpoint.every_epochs > 0 or step > cfg.steps - averaged
 
 
 def _overdue(cfg: ConfigDict, step: int, saved_at: float) -> bool:

@@ -97,6 +97,21 @@ def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("minutes", "saved"), [(1e-9, [4, 8, 9, 12]), (1e9, [9, 12]), (0.0, [3, 6, 9, 12])])
+def test_by_the_clock_the_checkpoints_that_are_averaged_stay_the_same(
+    tmp_path: Path, minutes: float, saved: list[int]
+) -> None:
+    cfg = tiny.training_config(tmp_path)
+    cfg.checkpoint.every, cfg.checkpoint.keep_last = 3, 2
+    cfg.checkpoint.keep_every = 1  # all of them, to see which were saved
+    cfg.checkpoint.every_minutes = minutes
+    assert loop.train(cfg, tmp_path / "run") == 0
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
+    assert checkpoints.steps() == saved
+    checkpoints.close()
+
+
+@pytest.mark.slow
 def test_the_clock_begins_anew_with_each_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that is looked at once an update, and once a checkpoint, ten seconds apart."""
     seconds = itertools.count(0.0, 10.0)
