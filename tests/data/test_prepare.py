@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from vaswani.data import cache as module
 from vaswani.data.cache import prepare
 from vaswani.data.imported import open_tokenizer
 from vaswani.data.of_config import prepare_all
+from vaswani.data.pipeline import TrainingBatches
+from vaswani.data.prepare import first_epoch
 from vaswani.data.prepared import Prepared, id_type
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.ids import EOS
+from vaswani.ids import EOS, PAD
 from vaswani.run.folder import record_launch
 
 ROOT = Path(__file__).parent.parent.parent
@@ -360,11 +363,29 @@ def test_command_line(spec, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     manifests = json.loads(done.stdout)
     assert manifests["train"]["pairs"]["kept"] == 100 and Path(manifests["valid"]["folder"]).is_dir()
+    assert manifests["epoch"].keys() == {"batching", "row_lengths", "updates", "filled"}
     assert "learning 320 subwords" in done.stderr and "100 kept" in done.stderr
     done = command(spec, tmp_path)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines()[-1].startswith("error: data.vocab_size is 37000, more than the training text")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("batching", ["bucket", "pack"])
+def test_the_first_epoch_is_as_full_as_its_arrays(spec, tokenizer, tmp_path, batching) -> None:
+    cfg = default()
+    cfg.data.update({"batching": batching, "tokens_per_batch": 64, "max_length": 32, "pack_length": 32})
+    cfg.data.buckets = (8, 16, 32)
+    train = make(spec, tokenizer, tmp_path, clean=True)
+    told = first_epoch(train, cfg)
+    with closing(TrainingBatches(train, cfg.data, seed=cfg.seed)) as batches:
+        arrays = [next(batches) for _ in range(told["updates"])]
+        assert batches.get_state() == {"epoch": 1, "batch": 0}
+    assert told["row_lengths"] == sorted({batch.labels_bt.shape[1] for batch in arrays})
+    sides = {"source": [batch.source.ids_bt for batch in arrays], "target": [batch.labels_bt for batch in arrays]}
+    for side, ids in sides.items():
+        tokens = sum(np.count_nonzero(ids_bt != PAD) for ids_bt in ids)
+        assert told["filled"][side] == pytest.approx(tokens / sum(ids_bt.size for ids_bt in ids), abs=1e-4)
 
 
 def test_a_corpus_without_a_count_says_how_much_it_takes() -> None:
