@@ -87,11 +87,11 @@ ALL = ROWS | WHY
 
 def get_config(argument: str = "base") -> ConfigDict:
     """Returns the config of a row, or for ROW:small of its scaled-down model."""
-    row, is_small = choose(argument, tuple(ALL))
+    row, variant = choose(argument, tuple(ALL))
     cfg = wmt14(default(), "en-de")
     cfg.decode.checkpoint = "latest"
     cfg.update_from_flattened_dict(ALL[row])
-    return small(cfg) if is_small else cfg
+    return small(cfg) if variant else cfg
 
 
 def sweep(argument: str = "base") -> list[dict[str, Any]]:

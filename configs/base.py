@@ -8,16 +8,19 @@ Cost:  12 hours on 8 P100 GPUs in the paper; ours not measured.
     python -m train --config=configs/base.py --workdir=runs/base
     python -m infer --workdir=runs/base --split=test
 
+`configs/base.py:en-de:gpu`, or `:tpu`, trains faster on such a device, see configs/accelerator.py.
 `configs/base.py:en-fr` is the English-French run (38.1 BLEU in the paper). `configs/base.py:en-de:small` is a
 scaled-down model on the built-in corpus, see configs/small.py; that of en-fr translates from German to English.
 """
 
 from ml_collections import ConfigDict
 
+from vaswani.configs.accelerator import ATTENTION, accelerated
 from vaswani.configs.common import default
 from vaswani.configs.small import choose, small
 
 PAIRS = {"en-de": "{en,de}", "en-fr": "{de,en}"}  # with the direction of the built-in corpus in the scaled-down model
+VARIANTS = ("small", *ATTENTION)
 
 
 def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
@@ -31,7 +34,16 @@ def wmt14(cfg: ConfigDict, pair: str) -> ConfigDict:
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its scaled-down model."""
-    pair, is_small = choose(argument, tuple(PAIRS))
-    cfg = wmt14(default(), pair)
-    return small(cfg, PAIRS[pair]) if is_small else cfg
+    """Returns the config for the language pair "en-de" or "en-fr", or for one of its variants.
+
+    These are PAIR:small, its scaled-down model, and PAIR:gpu and PAIR:tpu, for an accelerator.
+    """
+    pair, variant = choose(argument, tuple(PAIRS), VARIANTS)
+    return varied(wmt14(default(), pair), pair, variant)
+
+
+def varied(cfg: ConfigDict, pair: str, variant: str) -> ConfigDict:
+    """Turns the config of a language pair into one of its `VARIANTS`, or leaves it for ""; returns it."""
+    if variant == "small":
+        return small(cfg, PAIRS[pair])
+    return accelerated(cfg, variant) if variant else cfg

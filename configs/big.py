@@ -8,6 +8,7 @@ Cost:  3.5 days on 8 P100 GPUs in the paper; ours not measured.
     python -m train --config=configs/big.py --workdir=runs/big
     python -m infer --workdir=runs/big --split=test
 
+`configs/big.py:en-de:gpu`, or `:tpu`, trains faster on such a device, see configs/accelerator.py.
 `configs/big.py:en-fr` is the English-French run with P_drop 0.1 (41.8 BLEU in later versions of the paper, 41.0 in the
 proceedings). `configs/big.py:en-de:small` is a scaled-down model on the built-in corpus, see configs/small.py.
 
@@ -28,14 +29,14 @@ run, its beginning included, since there is one every 120 of 2,400 updates.
 
 from ml_collections import ConfigDict
 
-from vaswani.configs.base import PAIRS, wmt14
+from vaswani.configs.base import PAIRS, VARIANTS, varied, wmt14
 from vaswani.configs.common import default
-from vaswani.configs.small import choose, small
+from vaswani.configs.small import choose
 
 
 def get_config(argument: str = "en-de") -> ConfigDict:
-    """Returns the config for the language pair "en-de" or "en-fr", or for PAIR:small of its scaled-down model."""
-    pair, is_small = choose(argument, tuple(PAIRS))
+    """Returns the config for the language pair "en-de" or "en-fr", or for one of its variants, as configs/base.py."""
+    pair, variant = choose(argument, tuple(PAIRS), VARIANTS)
     cfg = wmt14(default(), pair)
     cfg.steps = 300_000
     cfg.model.d_model, cfg.model.d_ff, cfg.model.h = 1024, 4096, 16
@@ -43,4 +44,4 @@ def get_config(argument: str = "en-de") -> ConfigDict:
     cfg.checkpoint.every = 600  # about ten minutes of the paper's big run
     cfg.checkpoint.keep_last = 20
     cfg.decode.checkpoint = "average:20"
-    return small(cfg, PAIRS[pair]) if is_small else cfg
+    return varied(cfg, pair, variant)

@@ -38,16 +38,17 @@ SEEDS_BLEU, SEEDS_PERPLEXITY = 1.0, 0.03  # largest standard deviations of base'
 CORRELATION = 0.6  # with the paper's perplexities, at least
 
 
-def choose(argument: str, rows: tuple[str, ...]) -> tuple[str, bool]:
-    """Returns the row that the argument of --config names, and whether it asks for the scaled-down model.
+def choose(argument: str, rows: tuple[str, ...], variants: tuple[str, ...] = ("small",)) -> tuple[str, str]:
+    """Returns the row that the argument of --config names, and the variant behind it, "" if there is none.
 
     Raises:
-      ValueError: there is no such row, or it is followed by something other than "small".
+      ValueError: there is no such row, or it is followed by something other than a variant.
     """
-    row, colon, size = argument.partition(":")
-    if row not in rows or (colon and size != "small"):
-        raise ValueError(f"there is no row {argument!r}; the rows are {', '.join(rows)}, each also as ROW:small")
-    return row, bool(colon)
+    row, colon, variant = argument.partition(":")
+    if row not in rows or (colon and variant not in variants):
+        also = " or ".join(f"ROW:{name}" for name in variants)
+        raise ValueError(f"there is no row {argument!r}; the rows are {', '.join(rows)}, each also as {also}")
+    return row, variant
 
 
 def small(cfg: ConfigDict, direction: str = "{en,de}") -> ConfigDict:

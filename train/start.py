@@ -7,12 +7,24 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from vaswani.keys import flat
 from vaswani.memory import largest_resident
 from vaswani.numbers import counted
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
 from vaswani.train import amx
 
+# What configs/accelerator.py sets, and what anyone else may want to set for speed.
+SPEED = (
+    "model.dtype",
+    "model.attention_impl",
+    "model.dropout_bits",
+    "loss.chunk",
+    "data.batching",
+    "checkpoint.every",
+    "checkpoint.every_minutes",
+    "eval.every",
+)
 _MIB = 2**20
 
 
@@ -34,6 +46,7 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
       manifests: of the data, by split, as `run.json` records them.
     """
     here = device()
+    flat_config = flat(cfg.to_dict())
     axes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
     named = ("N", "d_model", "d_ff", "h") if cfg.model.recurrent == "none" else ("N", "d_model")
     sizes = ", ".join(f"{name}={cfg.model[name]}" for name in named)
@@ -41,6 +54,7 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, processors: {here['cpus']}; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
     ]
+    lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))
     if cfg.amx:
         lines.append(amx.choice())
     for split, manifest in manifests.items():

@@ -40,6 +40,21 @@ def test_ours_is_the_papers_reading_and_sacrebleu_has_a_column(tmp_path: Path, p
     assert found["BLEU: delta"] == ("−0.40" if pair == "en-de" else "−13.80")
 
 
+@pytest.mark.parametrize("device", ["gpu", "tpu"])
+def test_a_run_on_an_accelerator_stands_in_the_row_and_a_note_says_so(tmp_path: Path, device: str) -> None:
+    config = planted_config(f"configs/base.py:en-de:{device}")
+    plant(tmp_path / "x", config, scores(config, "test", 27.0))
+    table = tables(find_records(tmp_path))["table2-en-de"]
+    (found,) = rows(table, "Transformer (base)")
+    note = "configs/base.py:en-de: trained in packed rows, as configs/base.py:en-de:gpu is"
+    assert (found["BLEU: ours"], note in table.notes) == ("27.00", True)
+    plain = planted_config("configs/base.py:en-de")
+    plant(tmp_path / "y", plain, scores(plain, "test", 26.0))
+    table = tables(find_records(tmp_path))["table2-en-de"]
+    (found,) = rows(table, "Transformer (base)")
+    assert (found["BLEU: ours"], note in table.notes) == ("26.00", False)
+
+
 def test_every_reading_has_its_signature(tmp_path: Path) -> None:
     config = planted_config("configs/base.py:en-de:small")
     plant(tmp_path / "x", config, scores(config, "test", 20.0, chrf=40.0))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -9,23 +10,26 @@ import pytest
 from ml_collections import ConfigDict
 
 from tests.slow import slow_but
+from vaswani.configs import base, big
 from vaswani.configs.ablations import ROWS, sweep
 from vaswani.configs.ablations import get_config as ablation
 from vaswani.configs.common import default
 from vaswani.configs.small import SHORTER
 from vaswani.errors import UserError
+from vaswani.keys import changed
 from vaswani.model.transformer import Transformer
 from vaswani.run.folder import model_config
 from vaswani.tokens import Tokens
 from vaswani.train.check import check
 
+VARIANTS = ("", ":small", ":gpu", ":tpu")
 NAMES = [
     *("quickstart", "multi30k", "multi30k_published", "news", "tatoeba", "denoising", "denoising:translate"),
-    *(f"{file}:{pair}{size}" for file in ("base", "big") for pair in ("en-de", "en-fr") for size in ("", ":small")),
+    *(f"{file}:{pair}{of}" for file in ("base", "big") for pair in ("en-de", "en-fr") for of in VARIANTS),
     *(f"ablations:{row}{size}" for row in ROWS for size in ("", ":small")),
     *(f"parsing:{row}" for row in ("wsj", "semi", "small")),
 ]
-FAST = ("quickstart", "multi30k", "base:en-de", "big:en-fr", "ablations:A4", "ablations:E:small")
+FAST = ("quickstart", "multi30k", "base:en-de", "base:en-de:gpu", "big:en-fr", "ablations:A4", "ablations:E:small")
 
 
 @pytest.mark.parametrize("name", slow_but(FAST, NAMES))
@@ -41,6 +45,20 @@ def check_parameters(cfg: ConfigDict) -> None:
     config = dataclasses.replace(config, N=min(config.N, 2))  # tracing all layers takes as long as all other tests here
     tokens = Tokens.of(jnp.zeros((2, 1), jnp.int32))
     assert jax.eval_shape(lambda: Transformer(config).init(jax.random.key(0), tokens, tokens))
+
+
+@pytest.mark.parametrize("get_config", [base.get_config, big.get_config])
+def test_on_an_accelerator_the_recipe_is_the_same(get_config: Callable[[str], ConfigDict]) -> None:
+    """What differs is how an update is computed and filled, and what is saved before the checkpoints to average."""
+    computed = {"model.dtype", "model.dropout_bits", "model.attention_impl", "loss.chunk"}
+    filled = {"data.batching", "checkpoint.every_minutes"}
+    plain = get_config("en-de").to_dict()
+    assert changed(plain, get_config("en-de:gpu").to_dict()).keys() == computed | filled
+    assert changed(plain, get_config("en-de:tpu").to_dict()).keys() == computed - {"model.attention_impl"} | filled
+    with pytest.raises(
+        ValueError, match=r"^there is no row 'gpu'; the rows are en-de, en-fr, each also as ROW:small or"
+    ):
+        get_config("gpu")
 
 
 def test_a_scaled_down_model_differs_from_its_base_as_its_row_does() -> None:

@@ -35,7 +35,8 @@ ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 LINKED = tuple(room for room in ROOMS if room not in ("vaswani", "lab"))  # imported as vaswani.ROOM
 FRONT_DOOR = ROOT / "vaswani" / "__init__.py"  # `from vaswani import load_run`
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in ("__init__", "common", "small"))
+NO_CONFIGS = ("__init__", "accelerator", "common", "small")
+CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in NO_CONFIGS)
 CONFIGS += sorted(ROOT.glob("lab/studies/*/design.py"))
 NEVER_IMPORT = {
     "vaswani": ("jax", "flax", "optax", "orbax", "grain", "ml_collections"),

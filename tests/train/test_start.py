@@ -35,11 +35,15 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
     assert lines[start + 1].startswith("device: 1 x cpu; ")
     assert lines[start + 1].endswith("; mesh: data 1, fsdp 1, tensor 1")
     assert lines[start + 2] == f"model: translation, N=1, d_model=16, d_ff=4096, h=2: {size:,} parameters"
-    assert lines[start + 3].startswith("data.train: 200 of 200 pairs, ")
-    assert lines[start + 4].startswith("data.valid: 8 of 8 pairs, ")
-    assert lines[start + 5] == "compiling the first update"
-    assert lines[start + 6].startswith("memory of an update, by the compiler: ")
-    state_mib = float(lines[start + 6].partition("a device, ")[2].partition(" MiB of state")[0])
+    assert lines[start + 3] == (
+        "speed: model.dtype=float32, model.attention_impl=einsum, model.dropout_bits=threefry, loss.chunk=1024, "
+        "data.batching=bucket, checkpoint.every=4, checkpoint.every_minutes=0.0, eval.every=100"
+    )
+    assert lines[start + 4].startswith("data.train: 200 of 200 pairs, ")
+    assert lines[start + 5].startswith("data.valid: 8 of 8 pairs, ")
+    assert lines[start + 6] == "compiling the first update"
+    assert lines[start + 7].startswith("memory of an update, by the compiler: ")
+    state_mib = float(lines[start + 7].partition("a device, ")[2].partition(" MiB of state")[0])
     assert state_mib == pytest.approx(3 * 4 * size / 2**20, rel=0.05), "parameters and Adam's two moments"
     assert sum(line.startswith("peak memory so far: ") for line in lines) == 1
 
