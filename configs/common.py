@@ -21,6 +21,11 @@ def default() -> ConfigDict:
     cfg.data.test = ""  # scored only after training
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
     cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
+    # False: a vocabulary of `vocab_size` for the source and one for the target, and embeddings of their own; the
+    # softmax may still be tied to the target's (model.tie_embeddings).
+    cfg.data.share_vocabulary = True
+    # Of words and characters: occurrences in data.train that one needs to be in the vocabulary; rarer ones are unknown.
+    cfg.data.min_frequency = 1
 
     # Units: subwords | words (between white space, for text that is already segmented) | characters; or one for the
     # source and one for the target, as "characters,words". Words and characters are taken as they are: the vocabulary
@@ -81,7 +86,8 @@ def default() -> ConfigDict:
     cfg.model.output_bias = False  # True: a bias for each subword before the softmax, as Marian has
     cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.scale_logits = False  # True: divided by sqrt(d_model), as T5 does with tied embeddings
-    cfg.model.tie_embeddings = True  # one matrix for source, target and softmax; section 3.4
+    # One matrix for source, target and softmax, section 3.4; with vocabularies of their own, for target and softmax.
+    cfg.model.tie_embeddings = True
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
     cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
     cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash (counter-based, faster on CPU)

@@ -113,7 +113,7 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, cleaning: dict[st
         **_name(corpus),
         "fingerprint": corpus.fingerprint,
         "tokenizer_sha256": tokenizer.sha256,
-        "vocab_size": tokenizer.vocab_size,
+        "vocab_size": _most_ids(tokenizer),
         "cleaning": cleaning,
         "pairs": counts,
         "tokens": dict(zip(sides, tokens, strict=True)),
@@ -130,7 +130,7 @@ def _write_ids(
     unknown = 0
     lengths = bytearray()
     end = [] if corpus.characters else [EOS]
-    type_of_id = id_type(tokenizer.vocab_size)
+    type_of_id = id_type(_most_ids(tokenizer))
     total = corpus.size()
     shown = Progress(f"preparing {named(corpus, total)}", "pairs", total=total, enabled=report)
     with (folder / IDS).open("wb") as file, shown as progress:
@@ -151,6 +151,11 @@ def _write_ids(
         known = f", {counted(unknown, 'symbols')} unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
+
+
+def _most_ids(tokenizer: Tokenizer) -> int:
+    """Returns the size of the vocabulary, or of the larger of two."""
+    return max(tokenizer.vocab_size, tokenizer.source_vocab_size or 0)
 
 
 def named(corpus: Corpus, count: int | None) -> str:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, SupportsIndex
 import sentencepiece
 
 from vaswani.checked_json import check
+from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols
 from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
 from vaswani.errors import UserError
@@ -40,13 +41,27 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         content = read_bytes(path)
     except OSError as error:
         raise UserError(f"tokenizer {path}: cannot be read ({error.strerror})") from error
+    return _tokenizer_of(content, path)
+
+
+def _tokenizer_of(content: bytes, path: Path) -> Tokenizer:
+    """Returns the tokenizer whose file has this content; errors name `path`."""
     if not content.startswith(b"{"):
         return Tokenizer(content, str(path))
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: neither a sentencepiece model nor JSON") from error
-    check(path, "", fields, {"kind": str, "pieces": [str]})
+    check(path, "", fields, {"kind": str})
+    if fields["kind"] == Pair.KIND:
+        check(path, "", fields, Pair.SCHEMA)
+        try:
+            sides = [base64.b64decode(fields[side], validate=True) for side in Pair.SCHEMA]
+        except ValueError as error:
+            raise UserError(f"{path}: one of its two tokenizers is damaged") from error
+        source, target = (_tokenizer_of(side, path) for side in sides)
+        return Pair(source, target)
+    check(path, "", fields, {"pieces": [str]})
     for kind in (Symbols, Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:
             check(path, "", fields, kind.SCHEMA)

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from vaswani.data.cache import key_of, named, prepare
 from vaswani.data.corpus import Corpus
 from vaswani.data.imported import open_tokenizer
+from vaswani.data.pair import Pair
 from vaswani.data.prepared import FORMAT, Prepared
 from vaswani.data.sources import open_corpus
 from vaswani.data.symbols import Symbols
@@ -76,12 +77,20 @@ def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
 def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
     """Raises `UserError` unless the tokenizer is of the kind that the config names."""
     vocab_size = cfg_data.vocab_size
-    if vocab_size == 0 and tokenizer.units != "subwords":
-        vocab_size = tokenizer.vocab_size  # 0 takes all symbols, however many there are
+    source_vocab_size = tokenizer.source_vocab_size
+    shares = source_vocab_size is None
+    if vocab_size == 0 and (tokenizer.units != "subwords" or not shares):
+        vocab_size = tokenizer.vocab_size  # 0 takes all symbols, however many there are, and two given sizes
+    elif source_vocab_size is not None and source_vocab_size != vocab_size:
+        raise UserError(
+            f"data.vocab_size is {vocab_size}, but the tokenizer's source has {source_vocab_size}: they must agree, or"
+            " set it to 0, which takes what each side has"
+        )
     normalisation = cfg_data.normalisation
     if normalisation == "nfkc":  # the default is of tokenizers that are learned here; a given one has its own
         normalisation = tokenizer.normalisation
     for key, wanted, actual in (
+        ("share_vocabulary", cfg_data.share_vocabulary, shares),
         ("vocab_size", vocab_size, tokenizer.vocab_size),
         ("lowercase", cfg_data.lowercase, tokenizer.lowercase),
         ("units", _units(cfg_data, open_corpus(cfg_data.train)), tokenizer.units),
@@ -93,18 +102,40 @@ def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
 
 
 def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
-    """Returns the tokenizer of the training corpus, from the cache if an intact one is there."""
+    """Returns the tokenizer of the training corpus, or of its sides, from the cache if intact ones are there."""
     corpus = open_corpus(cfg_data.train)
     units = _units(cfg_data, corpus)
     if units != "subwords" and cfg_data.lowercase:
         raise UserError(
             f"data.lowercase is True, but {units} are taken as they are: lower-case the files, or set it to False"
         )
+    if cfg_data.share_vocabulary:
+        return _cached_tokenizer(cfg_data, cache, corpus, units)
+    source_units, _, target_units = units.partition(",")
+    source = _cached_tokenizer(cfg_data, cache, _side(corpus, 0), source_units, "source")
+    target = _cached_tokenizer(cfg_data, cache, _side(corpus, 1), target_units or source_units, "target")
+    return Pair(source, target)
+
+
+def _side(corpus: Corpus, side: int) -> Corpus:
+    """Returns the corpus of the sources alone, 0, or of the targets, 1."""
+    return corpus._replace(source_language="", pairs=lambda: ((pair[side],) for pair in corpus.pairs()))
+
+
+def _cached_tokenizer(cfg_data: ConfigDict, cache: Path, corpus: Corpus, units: str, side: str = "") -> Tokenizer:
+    """Returns the tokenizer of all texts of a corpus, from the cache if an intact one is there.
+
+    `side` is which one the texts are, of a corpus of two whose vocabularies are not shared.
+    """
     key_parts = [FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase]
     if units != "subwords":
         key_parts += [units, cfg_data.joiner]
     elif cfg_data.normalisation != "nfkc":
         key_parts += [cfg_data.normalisation]
+    if cfg_data.min_frequency > 1:
+        key_parts += [cfg_data.min_frequency]
+    if side:
+        key_parts += [side]
     path = cache / f"{key_of(*key_parts)}.model"
     digest = path.with_suffix(".sha256")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # absent or damaged: learned again below
@@ -144,7 +175,8 @@ def _learned_subwords(cfg_data: ConfigDict, corpus: Corpus, path: Path) -> Token
 def _counted_symbols(cfg_data: ConfigDict, corpus: Corpus, units: str) -> Tokenizer:
     """Returns the vocabulary of a corpus that is in words or characters."""
     with Progress(f"counting the {units} of {corpus.spec}", "records", total=corpus.size()) as progress:
-        return Symbols.of(progress.count(corpus.pairs()), cfg_data.vocab_size, units, cfg_data.joiner)
+        records = progress.count(corpus.pairs())
+        return Symbols.of(records, cfg_data.vocab_size, units, cfg_data.joiner, cfg_data.min_frequency)
 
 
 def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:

@@ -70,7 +70,14 @@ class Symbols(Listed):
         self._written_unit = sides[-1]
 
     @classmethod
-    def of(cls, records: Iterable[tuple[str, ...]], vocab_size: int, units: str, joiner: str = "") -> "Symbols":
+    def of(
+        cls,
+        records: Iterable[tuple[str, ...]],
+        vocab_size: int,
+        units: str,
+        joiner: str = "",
+        min_frequency: int = 1,
+    ) -> "Symbols":
         """Returns the vocabulary of all texts of `records`, the most frequent symbols first, equal ones by their text.
 
         Args:
@@ -78,6 +85,7 @@ class Symbols(Listed):
             vocab_size: ids, of which four are special: only the most frequent symbols are kept. 0: all.
             units: "words" or "characters", or one for each side, as in "characters,words".
             joiner: see the class.
+            min_frequency: symbols with fewer occurrences are left out.
 
         Raises:
             UserError: `vocab_size` leaves no symbol, or is larger than the texts support, or these have no symbol.
@@ -91,6 +99,9 @@ class Symbols(Listed):
             counts.pop(special, None)
         if not counts:
             raise UserError("the training text is empty: there are no symbols in it")
+        counts = Counter({symbol: count for symbol, count in counts.items() if count >= min_frequency})
+        if not counts:
+            raise UserError(f"data.min_frequency is {min_frequency}, and no symbol of the training text is so frequent")
         largest = len(SPECIALS) + len(counts)
         vocab_size = vocab_size or largest
         if vocab_size <= len(SPECIALS):
@@ -99,9 +110,11 @@ class Symbols(Listed):
                 " of special ones, or 0, which keeps all symbols"
             )
         if vocab_size > largest:
+            rarest = f" with data.min_frequency={min_frequency}" if min_frequency > 1 else ""
             raise UserError(
                 f"data.vocab_size is {vocab_size}; with data.units {units} it must be at most {largest}: all symbols "
-                f"of the training text and four special ones; less keeps only the most frequent, and 0 keeps all"
+                f"of the training text{rarest} and four special ones; less keeps only the most frequent, and 0 keeps "
+                "all"
             )
         ordered = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
         pieces = [*SPECIALS, *ordered][:vocab_size]

@@ -55,6 +55,7 @@ class Tokenizer:
     mask = ""  # what `encode` turns into the id of a masked token, if anything
     units = "subwords"  # as `config.data` has it; so is `joiner`
     joiner = ""
+    source_vocab_size: int | None = None  # where the source has a vocabulary of its own; `vocab_size` is the target's
     _spells_bytes = False
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
@@ -131,8 +132,13 @@ class Tokenizer:
         return tokenizer
 
     @property
+    def content(self) -> bytes:
+        """The bytes of its file."""
+        return self._model
+
+    @property
     def target(self) -> "Tokenizer":
-        """The tokenizer of target sides: another only of some imported models, with the same vocabulary."""
+        """The tokenizer of target sides: another one of a `Pair`, and of some others, with the same vocabulary."""
         return self
 
     @property

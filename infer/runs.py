@@ -76,8 +76,8 @@ def open_run(
     check_began(workdir)
     run_task = task_of(config.task)
     text = None if run_task.images else open_tokenizer(workdir / "tokenizer.model")
-    vocab_size = text.vocab_size if text else 0
-    model = _for_this_device(run_task.config(config, vocab_size))
+    sizes = (text.vocab_size, text.source_vocab_size) if text else (0, None)
+    model = _for_this_device(run_task.config(config, *sizes))
     choice = config.decode.checkpoint if checkpoint is None else checkpoint
     steps, params = load_choice(workdir, str(choice))
     check_unchanged(workdir, steps[-1], accept_changes)

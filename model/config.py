@@ -24,10 +24,11 @@ PARAMETRISATIONS = ("standard", "mup")
 
 # Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
 WIDEST = 1 << 20
-LARGEST = {"N": 1_000, "vocab_size": 1 << 24, "max_positions": 1 << 24}
+LARGEST = {"N": 1_000, "vocab_size": 1 << 24, "source_vocab_size": 1 << 24, "max_positions": 1 << 24}
 
 SIZES = (
     "vocab_size",
+    "source_vocab_size",
     "N",
     "d_model",
     "d_ff",
@@ -77,15 +78,25 @@ class CommonConfig:
     tie_embeddings: bool = True
     dtype: str = "float32"
     dropout_bits: str = "threefry"
+    source_vocab_size: int | None = None  # of a source with a vocabulary of its own; `vocab_size` is then the target's
 
     def __post_init__(self) -> None:
         for field, value in vars(self).items():
-            if field in SIZES:
+            if field in SIZES and value is not None:
                 _check_size(field, value)
             if field in RATES and not 0.0 <= value < 1.0:
                 raise ValueError(f"model.{field} is {value}; it must be at least 0 and below 1")
             if field in CHOICES:
                 check_choice(field, value, CHOICES[field])
+
+    @property
+    def tables(self) -> tuple[str, str, str]:
+        """The names of a translator's parameters that embed the source, embed the target, and make the logits."""
+        if not self.tie_embeddings:
+            return "source_embed", "target_embed", "softmax"
+        if self.source_vocab_size is None:
+            return "embed", "embed", "embed"
+        return "source_embed", "target_embed", "target_embed"
 
     @property
     def encoding(self) -> NoPositions:

@@ -14,6 +14,8 @@ from vaswani.model.rows import by_rows
 class Embedding(NamedTuple):
     """The learned embeddings of a model's source, or of its target, and the softmax: one matrix if they are tied.
 
+    A source with a vocabulary of its own has a matrix of its own.
+
     No module of its own, so that its parameters have their names at the top of the tree: a model makes them, by
     `embeddings`, in its `setup`.
     """
@@ -80,16 +82,22 @@ def embeddings(model: nn.Module, *sides: str) -> list[Embedding]:
     """Makes a model's parameters of embedding and softmax, in its `setup`; returns the `Embedding` of each side.
 
     Names of parameters begin with the side's: of "source_", `source_embed`. If `config.tie_embeddings`, one matrix,
-    `embed`, is shared by all sides and the softmax (section 3.4).
+    `embed`, is shared by all sides and the softmax (section 3.4). Sides with vocabularies of their own cannot share
+    one: the softmax is then tied to `target_embed`.
     """
     c = model.config
-    if c.tie_embeddings:
+    if c.tie_embeddings and c.source_vocab_size is None:
         softmax_vd = table(model, "embed", c.vocab_size)
         # "We share the same weight matrix between the two embedding layers and the pre-softmax linear transformation."
         tables = [softmax_vd for _ in sides]
     else:
-        tables = [table(model, f"{side}embed", c.vocab_size) for side in sides]
-        softmax_vd = table(model, "softmax", c.vocab_size, (c.base_width / c.d_model) ** 0.5)
+        *source_sides, target_side = sides
+        tables = [table(model, f"{side}embed", c.source_vocab_size or c.vocab_size) for side in source_sides]
+        tables.append(table(model, f"{target_side}embed", c.vocab_size))
+        if c.tie_embeddings:
+            softmax_vd = tables[-1]
+        else:
+            softmax_vd = table(model, "softmax", c.vocab_size, (c.base_width / c.d_model) ** 0.5)
     bias_v = None
     if c.output_bias:
         bias_v = model.param("output_bias", nn.initializers.zeros, (c.vocab_size,))

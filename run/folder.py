@@ -47,13 +47,17 @@ _ROOT = Path(__file__).resolve().parent.parent  # the clone, or `vaswani` where 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
 
-def model_config(cfg: ConfigDict, vocab_size: int) -> Any:
+def model_config(cfg: ConfigDict, vocab_size: int, source_vocab_size: int | None = None) -> Any:
     """Returns `config.model` as the model's own frozen type, `ModelConfig` or of recurrent networks `RecurrentConfig`.
+
+    With `data.share_vocabulary=False`, `vocab_size` is the target's, and the source's too if that is not given.
 
     Raises:
       UserError: the model's `ValueError`.
     """
     keys = cfg.model.to_dict()
+    if not cfg.data.share_vocabulary:
+        keys["source_vocab_size"] = source_vocab_size or vocab_size
     try:
         if cfg.model.recurrent != "none":
             return RecurrentConfig.of(vocab_size, keys)

@@ -96,7 +96,8 @@ class Task(NamedTuple):
     """One thing that a model can learn; tasks/NAME.py has the `TASK` of each.
 
     Attributes:
-      config: returns the model's config, of a whole config and the size of the vocabulary.
+      config: returns the model's config, of a whole config, the size of the vocabulary and, where the source has one
+        of its own, of that.
       objective: returns the model and its loss.
       data: returns the data of a config for training in a folder. Prepares the corpora, and the run's tokenizer, where
         they do not exist yet; raises a `UserError` if the config or a corpus is at fault.
@@ -105,7 +106,7 @@ class Task(NamedTuple):
       images: whether the model reads images, so that there is no tokenizer.
     """
 
-    config: Callable[[ConfigDict, int], Any]
+    config: Callable[..., Any]
     objective: Callable[[ConfigDict, Any], Objective]
     data: Callable[[ConfigDict, Path, Mesh], Data]
     evaluation: Evaluation | None = None

@@ -85,7 +85,7 @@ def objective(config: ModelConfig, image: vision.ImageConfig, eps_ls: float) -> 
     return ImageObjective(vision.Vision(config, image), init, make_example, eps_ls)
 
 
-def _config(cfg: ConfigDict, vocab_size: int) -> ModelConfig:
+def _config(cfg: ConfigDict, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:
     return model_config(cfg, cfg.image.classes)
 
 

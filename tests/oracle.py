@@ -168,7 +168,8 @@ class Oracle:
         return -(wanted * log_probs).sum() / real.sum(), (np.exp(log_probs) * real - wanted) / real.sum()
 
     def embed(self, ids, side):
-        name = "embed" if self.c.tie_embeddings else f"{side}_embed"
+        one_matrix = self.c.tie_embeddings and self.c.source_vocab_size is None
+        name = "embed" if one_matrix else f"{side}_embed"
         factor = np.sqrt(self.c.d_model) if self.c.scale_embeddings else 1.0
         x = self.p[name][ids] * factor
         if self.c.positions == "sinusoidal":
@@ -184,7 +185,9 @@ class Oracle:
         return x, back
 
     def logits(self, x):
-        name = "embed" if self.c.tie_embeddings else "softmax"
+        name = "embed" if self.c.source_vocab_size is None else "target_embed"
+        if not self.c.tie_embeddings:
+            name = "softmax"
         factor = self.c.d_model**-0.5 if self.c.scale_logits else 1.0
 
         def back(dy):

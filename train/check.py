@@ -32,6 +32,7 @@ AT_LEAST_1 = (
     "data.max_length",
     "data.max_ratio",
     "data.mean_span",
+    "data.min_frequency",
     "data.pack_length",
     "data.tokens_per_batch",
     "eval.every",
@@ -111,6 +112,12 @@ def _check_text(given: dict[str, Any], require: Require) -> None:
     require("data.units", reads_symbols or units == "subwords", f"subwords for task {task}")
     writes_words = units.rpartition(",")[2] == "words"
     require("data.joiner", writes_words or not given["data.joiner"], "empty unless the target's units are words")
+
+    has_two_sides = task in ("translation", "recurrent_translation")
+    require("data.share_vocabulary", given["data.share_vocabulary"] or has_two_sides, f"True for task {task}")
+    is_counted = units != "subwords" and not given["data.tokenizer"]
+    what = "1 where no vocabulary of words or characters is made of data.train"
+    require("data.min_frequency", given["data.min_frequency"] == 1 or is_counted, what)
 
     fits = given["data.normalisation"] != "none" or not given["data.lowercase"]
     require("data.normalisation", fits, "nfkc or plain_nfkc with data.lowercase=True, which is part of them")

@@ -47,9 +47,12 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     task = task_of(cfg.task)
     data = task.data(cfg, workdir, mesh)
     vocab_size = cfg.data.vocab_size
+    source_vocab_size = None
     if vocab_size == 0 and not task.images:
-        vocab_size = open_tokenizer(workdir / "tokenizer.model").vocab_size  # counted, now that the text is prepared
-    config = task.config(cfg, vocab_size)
+        tokenizer = open_tokenizer(workdir / "tokenizer.model")  # counted, now that the text is prepared
+        vocab_size = tokenizer.vocab_size
+        source_vocab_size = tokenizer.source_vocab_size
+    config = task.config(cfg, vocab_size, source_vocab_size)
     objective = task.objective(cfg, amx.trained(cfg, config))
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)

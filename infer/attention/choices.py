@@ -61,7 +61,7 @@ def _choices(log_probs_tv: Float[np.ndarray, "t v"], ids: list[int], tokenizer: 
     best_tk = np.argsort(-log_probs_tv, axis=1, kind="stable")[:, :ALTERNATIVES]
     choices = []
     for token, log_probs_v, best_k in zip(ids, log_probs_tv, best_tk, strict=True):
-        pieces = tokenizer.pieces(best_k.tolist())
+        pieces = tokenizer.target.pieces(best_k.tolist())
         probabilities = np.exp(log_probs_v[best_k]).tolist()
         is_better_v = log_probs_v > log_probs_v[token]
         rank = 1 + int(is_better_v.sum())

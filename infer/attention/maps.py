@@ -89,8 +89,8 @@ def attention_maps(
     s_places = np.arange(len(source_ids))
     t_places = np.arange(len(input_ids))
     source_pieces = tokenizer.pieces(source_ids)
-    input_pieces = tokenizer.pieces(input_ids)
-    predicted = tokenizer.pieces(predicted_ids)
+    input_pieces = tokenizer.target.pieces(input_ids)
+    predicted = tokenizer.target.pieces(predicted_ids)
     if isinstance(config, RecurrentConfig):
         return {"cross": _without_padding(predicted, source_pieces, maps["cross"], t_places, s_places)}
     assert isinstance(config, ModelConfig)

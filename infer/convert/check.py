@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from vaswani.data.pair import Pair
 from vaswani.data.sources import open_corpus
 from vaswani.data.symbols import SPECIALS
 from vaswani.data.tokenizer import Tokenizer
@@ -21,7 +22,18 @@ from vaswani.model.transformer import Transformer
 from vaswani.search.scoring import forced_log_probs
 
 # Fields of `ModelConfig` that are sizes, or that change how a model is trained and run but not what it computes.
-_SIZES = ("vocab_size", "N", "d_model", "d_ff", "h", "max_positions", "max_distance", "neighbours", "kernel_width")
+_SIZES = (
+    "vocab_size",
+    "source_vocab_size",
+    "N",
+    "d_model",
+    "d_ff",
+    "h",
+    "max_positions",
+    "max_distance",
+    "neighbours",
+    "kernel_width",
+)
 _DROPOUT = ("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits")
 _EXECUTION = ("dtype", "remat", "attention_impl", "scan_layers")
 _TRAINING = ("parametrisation", "mup_width")  # which change initial values and rates
@@ -69,9 +81,19 @@ def lengths(config: ModelConfig) -> dict[str, object]:
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
 
-def check_tokenizer(engine: str, model_run: Run) -> None:
-    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write."""
-    if type(model_run.tokenizer) is not Tokenizer:
+def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) -> None:
+    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write.
+
+    It may be two of them, the source's and the target's, of a format that holds a vocabulary for each.
+    """
+    tokenizer = model_run.tokenizer
+    if isinstance(tokenizer, Pair) and not may_be_two:
+        raise UserError(
+            f"{model_run.workdir}: data.share_vocabulary is False, and {engine} exports hold one vocabulary; take"
+            " ctranslate2 or safetensors"
+        )
+    sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer,)
+    if any(type(side) is not Tokenizer for side in sides):
         raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 
+from vaswani.data.pair import Pair
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.infer.convert import table
@@ -61,17 +62,17 @@ decoder/layer_{n}/attention/layer_norm/{gamma,beta}       decoder/layer_{n}/norm
 decoder/layer_{n}/ffn/layer_norm/{gamma,beta}             decoder/layer_{n}/norm_3/{scale,bias}     d
 {side}/layer_norm/{gamma,beta}                            {side}/final_norm/{scale,bias}            d
 """
-README = """A CTranslate2 model ({quantization}) and its sentencepiece model, which is that of both languages.
+README = """A CTranslate2 model ({quantization}) and its sentencepiece model{models}.
 
     import ctranslate2, sentencepiece
-    pieces = sentencepiece.SentencePieceProcessor(model_file="tokenizer.model")
+    pieces = sentencepiece.SentencePieceProcessor(model_file="{source}")
     translator = ctranslate2.Translator(".", device="cpu", compute_type="{compute}")  # or device="cuda"
     lines = ["A sentence.", "Another one."]
     found = translator.translate_batch(
         pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
         max_input_length=0, min_decoding_length=0, suppress_sequences=[["<pad>"], ["<s>"]],
     )
-    print([pieces.decode(one.hypotheses[0]) for one in found])
+    {written}print([pieces.decode(one.hypotheses[0]) for one in found])
 
 What differs from the code that trained it:
 
@@ -101,17 +102,22 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
             "model could not be compared with the run; choose another"
         )
     spec = specification(config, jax.tree.map(np.array, model_run.params))
-    pieces = named_pieces(model_run.tokenizer)
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    tokenizer = model_run.tokenizer
+    source = tokenizer.source if isinstance(tokenizer, Pair) else tokenizer
+    spec.register_source_vocabulary(named_pieces(source))
+    spec.register_target_vocabulary(named_pieces(tokenizer.target))
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.decoder_start_token = "<s>"
     spec.config.add_source_eos = True
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-    model_run.tokenizer.save(folder / "tokenizer.model")
-    _write_readme(model_run, folder, quantization, compute)
+    names = ("tokenizer.model", "tokenizer.model")
+    if isinstance(tokenizer, Pair):
+        names = ("source.model", "target.model")
+    source.save(folder / names[0])
+    tokenizer.target.save(folder / names[1])
+    _write_readme(model_run, folder, quantization, compute, names)
     sentences = scored_pairs(model_run)
     written = log_probs(model_run, folder, compute, sentences)
     advice = INT8_ADVICE if compute == "int8" else ""
@@ -135,14 +141,24 @@ def _check_held(model_run: Run) -> None:
         "tie_embeddings": either,
     }
     check_holds("CTranslate2", config, held)
-    check_tokenizer("CTranslate2", model_run)
+    check_tokenizer("CTranslate2", model_run, may_be_two=True)
 
 
-def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str) -> None:
+def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, str]) -> None:
+    """Writes how to load and use the model; `names` are those of the files of source and target subwords."""
     config = model_run.model_config
     decode = model_run.config.decode
     rows = config.encoding.limit or POSITION_ROWS
+    source, target = names
+    models = ", which is that of both languages"
+    written = ""
+    if source != target:
+        models = "s, one of each language"
+        written = f'pieces = sentencepiece.SentencePieceProcessor(model_file="{target}")\n    '
     text = README.format(
+        models=models,
+        source=source,
+        written=written,
         quantization=quantization,
         compute=compute,
         beam=decode.beam,
@@ -167,9 +183,9 @@ def _about_length(config: ModelConfig, rows: int) -> str:
 def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs) -> list[list[float]]:
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
-    pieces = model_run.tokenizer.pieces
-    sources = [pieces(ids[:-1]) for ids in sentences.sources]
-    targets = [pieces(ids[:-1]) for ids in sentences.targets]
+    tokenizer = model_run.tokenizer
+    sources = [tokenizer.pieces(ids[:-1]) for ids in sentences.sources]
+    targets = [tokenizer.target.pieces(ids[:-1]) for ids in sentences.targets]
     return [result.log_probs for result in translator.score_batch(sources, targets)]
 
 
@@ -186,10 +202,10 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
         transformer_spec.TransformerEncoderSpec(config.N, config.h, **shape),
         transformer_spec.TransformerDecoderSpec(config.N, config.h, **shape),
     )
-    tied = config.tie_embeddings
-    spec.encoder.embeddings[0].weight = params["embed" if tied else "source_embed"]
-    spec.decoder.embeddings.weight = params["embed" if tied else "target_embed"]
-    spec.decoder.projection.weight = params["embed" if tied else "softmax"].copy()
+    source_table, target_table, softmax_table = config.tables
+    spec.encoder.embeddings[0].weight = params[source_table]
+    spec.decoder.embeddings.weight = params[target_table]
+    spec.decoder.projection.weight = params[softmax_table].copy()
     if config.output_bias:
         spec.decoder.projection.bias = params["output_bias"]
     for stack, side, name in ((spec.encoder, "encoder", "source"), (spec.decoder, "decoder", "target")):

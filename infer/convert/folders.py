@@ -122,6 +122,8 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
     config.decode.checkpoint = "latest"
     if imported.tokenizer:
         config.data.vocab_size = imported.tokenizer.vocab_size
+        if imported.tokenizer.source_vocab_size not in (None, imported.tokenizer.vocab_size):
+            config.data.vocab_size = 0  # as many as each side has
     check_shapes(imported)
     with new_folder("workdir", workdir) as draft:
         write_json(draft / "config.json", as_json(config))
@@ -151,7 +153,8 @@ def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
       UserError: there is no such model.
     """
     task = task_of(config.task)
-    model = task.config(config, tokenizer.vocab_size if tokenizer else 0)
+    sizes = (tokenizer.vocab_size, tokenizer.source_vocab_size) if tokenizer else (0, None)
+    model = task.config(config, *sizes)
     return jax.eval_shape(task.objective(config, model).init, jax.random.key(0))
 
 

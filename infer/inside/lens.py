@@ -37,8 +37,9 @@ def logit_lens(run: Run, trace: Trace, stack: str) -> Lens:
         raise UserError(f"stack is {stack!r}; it must be one of {', '.join(STACKS)}")
     config = run.model_config
     params = jax.device_put(run.params)
-    own_table = "source_embed" if stack == "encoder" else "softmax"
-    table_vd = params["embed" if config.tie_embeddings else own_table]
+    source_table, _, softmax_table = config.tables
+    table_vd = params[source_table if stack == "encoder" else softmax_table]
+    tokenizer = run.tokenizer if stack == "encoder" else run.tokenizer.target
     bias_v = params.get("output_bias") if stack == "decoder" else None
     names = [f"{stack}/embedding", *(f"{stack}/layer_{n}" for n in range(config.N))]
     x_ntd = jnp.stack([jnp.asarray(trace.activations[name], config.dtype) for name in names])
@@ -47,4 +48,4 @@ def logit_lens(run: Run, trace: Trace, stack: str) -> Lens:
     embedding = Embedding(config, table_vd, softmax_vd=table_vd, bias_v=bias_v)
     logits_ntv = np.asarray(embedding.logits(x_ntd))
     best_nt = logits_ntv.argmax(axis=-1)
-    return Lens(logits_ntv, [run.tokenizer.pieces(best_t.tolist()) for best_t in best_nt])
+    return Lens(logits_ntv, [tokenizer.pieces(best_t.tolist()) for best_t in best_nt])

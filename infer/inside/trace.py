@@ -66,8 +66,8 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
     input_tokens = Tokens.of(jnp.asarray(padded_row(run.model_config, input_ids)))
     with user_error_if_too_long():
         activations = record(run.model_config, finite(run), source_tokens, input_tokens, patch or {})
-    pieces = tokenizer.pieces
-    return Trace(pieces(source_ids), pieces(input_ids), pieces(predicted_ids), activations)
+    pieces = tokenizer.target.pieces
+    return Trace(tokenizer.pieces(source_ids), pieces(input_ids), pieces(predicted_ids), activations)
 
 
 def _check_form(patch: Any) -> None:

@@ -159,7 +159,7 @@ def _recorded(
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
     before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
-    pieces = {token: before + labels(tokenizer.pieces([token]))[0] for token in tokens}
+    pieces = {token: before + labels(tokenizer.target.pieces([token]))[0] for token in tokens}
     return BeamTree(text, decoding, steps, pieces)
 
 

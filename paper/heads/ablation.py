@@ -71,11 +71,11 @@ class Forced:
     def __init__(self, model_run: Run, pairs: Sequence[AnnotatedPair]) -> None:
         self.run = model_run
         self.pairs = pairs
-        encode = model_run.tokenizer.encode
-        self.sources = [[*encode(pair.source), EOS] for pair in pairs]
-        self.targets = [[*encode(pair.target), EOS] for pair in pairs]
+        tokenizer = model_run.tokenizer
+        self.sources = [[*tokenizer.encode(pair.source), EOS] for pair in pairs]
+        self.targets = [[*tokenizer.target.encode(pair.target), EOS] for pair in pairs]
         self.target_inputs = [[BOS, *target[:-1]] for target in self.targets]
-        self.owners = [owners(model_run.tokenizer, pair.target_tokens, pair.target) for pair in pairs]
+        self.owners = [owners(tokenizer.target, pair.target_tokens, pair.target) for pair in pairs]
         self.starts = np.cumsum([0, *map(len, self.targets)])
 
     def right(self, params: Any) -> Bool[np.ndarray, " t"]:

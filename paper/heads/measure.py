@@ -131,7 +131,7 @@ def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> F
 def spans_of(tokenizer: Tokenizer, pair: AnnotatedPair) -> dict[str, Spans]:
     """Returns the tokens of the rows and columns for each kind of attention."""
     source = [*owners(tokenizer, pair.source_tokens, pair.source), -1]
-    target = owners(tokenizer, pair.target_tokens, pair.target)
+    target = owners(tokenizer.target, pair.target_tokens, pair.target)
     return {
         "encoder": Spans(source, source),
         "decoder": Spans([*target, -1], [-1, *target]),

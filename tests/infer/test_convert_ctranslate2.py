@@ -5,6 +5,7 @@ Skipped without CTranslate2, see tests/extras.py.
 
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from tests.extras import ctranslate2 as package  # without it this file is skipp
 # isort: split
 from tests import tiny
 from tests.tiny import LINES, ending_run, random_run
+from vaswani.data.pair import Pair
+from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import __main__ as command
@@ -44,6 +47,26 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_log_probabilities_are_ours(case: str, tmp_path: Path) -> None:
     assert ctranslate2.write(random_run(**{"N": 1} | CASES[case]), tmp_path) <= TOLERANCE
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_each_side_may_have_a_vocabulary_of_its_own(
+    tied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = random_run(N=1, tie_embeddings=tied)
+    german = Tokenizer.train([target for _, target in tiny.PAIRS], 300, tmp_path / "learned.model")
+    config = replace(run.model_config, vocab_size=300, source_vocab_size=320)
+    run = run._replace(text=Pair(run.tokenizer, german), model_config=config, params=tiny.perturbed(config))
+    assert ctranslate2.write(run, tmp_path) <= TOLERANCE
+    for name in ("source_vocabulary.json", "target_vocabulary.json", "source.model", "target.model"):
+        assert (tmp_path / name).is_file()
+    readme = (tmp_path / "README.md").read_text()
+    code = textwrap.dedent("".join(line for line in readme.splitlines(keepends=True) if line.startswith("    ")))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    written = names["found"][0].hypotheses[0]
+    assert names["pieces"].decode(written) == german.decode([names["pieces"].piece_to_id(one) for one in written])
 
 
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 0.6), (4, 0.6), (5, 1.0)])

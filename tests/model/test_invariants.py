@@ -44,7 +44,8 @@ def test_causality_by_gradient_through_all_layers(changes):
     config = dataclasses.replace(TINY, **changes)
     params, rng = perturbed(config), np.random.default_rng(0)
     source, target = (jnp.asarray(padded_ids(rng, [n, n], n, config.vocab_size)) for n in (4, 5))
-    embed = params["embed" if config.tie_embeddings else "target_embed"]
+    _, target_table, softmax_table = config.tables
+    embed = params[target_table]
     b, t, d = 2, 5, config.d_model
 
     def from_noise(noise_btd):
@@ -52,13 +53,12 @@ def test_causality_by_gradient_through_all_layers(changes):
         rows = (embed[target] + noise_btd).reshape(b * t, d)
         own_ids = config.vocab_size + jnp.arange(b * t).reshape(b, t)
         moved = dict(params)
-        if config.tie_embeddings:
-            moved["embed"] = jnp.concatenate([embed, rows])
-        else:
-            moved["target_embed"] = jnp.concatenate([embed, rows])
-            moved["softmax"] = jnp.concatenate([params["softmax"], jnp.zeros_like(rows)])
-            moved["source_embed"] = jnp.concatenate([params["source_embed"], jnp.zeros_like(rows)])
-        larger = dataclasses.replace(config, vocab_size=config.vocab_size + b * t)
+        moved[target_table] = jnp.concatenate([embed, rows])
+        if softmax_table != target_table:
+            moved[softmax_table] = jnp.concatenate([params[softmax_table], jnp.zeros_like(rows)])
+        # Without one matrix for all, only the target's grow.
+        own = config.source_vocab_size if config.tie_embeddings else config.vocab_size
+        larger = dataclasses.replace(config, vocab_size=config.vocab_size + b * t, source_vocab_size=own)
         return apply(larger, moved, source, own_ids)[:, :, : config.vocab_size]
 
     reached = influence(from_noise, jnp.zeros((b, t, d)))
@@ -206,6 +206,13 @@ def test_sinusoids_are_as_printed_and_a_shift_is_a_linear_map():
 def test_parameter_counts_of_base_and_big(vocab_size, expected, changes):
     """The equations' own count. The paper prints 65e6 and 213e6, which no single vocabulary gives."""
     assert parameter_count(ModelConfig(vocab_size=vocab_size, **changes)) == expected
+
+
+def test_a_published_count_of_a_model_with_vocabularies_of_their_own():
+    """bentrevett/pytorch-seq2seq, notebook 6: German to English, words with two occurrences or more (Multi30k)."""
+    sizes = {"N": 3, "d_model": 256, "d_ff": 512, "h": 8, "d_k": 32, "d_v": 32, "max_positions": 100}
+    theirs = {"positions": "learned", "biases": True, "output_bias": True, "tie_embeddings": False}
+    assert parameter_count(ModelConfig(5_893, source_vocab_size=7_853, **sizes, **theirs)) == 9_038_341
 
 
 def test_parameters_are_float32():

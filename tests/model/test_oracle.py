@@ -31,6 +31,8 @@ CASES = [
     pytest.param({"norm": "pre", "N": 2, "positions": "rope"}, id="pre-norm"),
     pytest.param({"norm": "pre", "N": 1, "h": 3, "d_k": 8, "d_v": 4, "positions": "alibi"}, id="three-heads"),
     pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
+    pytest.param({"N": 1, "source_vocab_size": 31}, id="own-vocabularies"),
+    pytest.param({"N": 1, "source_vocab_size": 9, "tie_embeddings": False}, id="own-vocabularies-untied"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
     pytest.param({"N": 1, **UNSCALED, "positions": "shaw", "max_distance": 3}, id="unscaled-shaw"),
     *(
@@ -57,7 +59,7 @@ CASES = [
 
 def batch(config, seed=0):
     rng = np.random.default_rng(seed)
-    source = padded_ids(rng, [7, 3, 1], 7, config.vocab_size)
+    source = padded_ids(rng, [7, 3, 1], 7, config.source_vocab_size or config.vocab_size)
     target = padded_ids(rng, [2, 6, 5], 6, config.vocab_size)
     labels = np.where(target == 0, 0, rng.integers(1, config.vocab_size, target.shape)).astype(np.int32)
     return source, target, labels

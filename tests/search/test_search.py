@@ -37,7 +37,7 @@ def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
     sizes = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8} | fields
     model = Transformer(ModelConfig(vocab_size, **sizes))
     params = init_params(model.config, jax.random.key(seed))
-    table = "embed" if model.config.tie_embeddings else "softmax"
+    *_, table = model.config.tables
     return model, params | {table: params[table] * sharpness}
 
 
