@@ -61,6 +61,8 @@ def default() -> ConfigDict:
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
+    cfg.model.N_encoder = 0  # layers in a translator's encoder, if another number than N; 0 is N
+    cfg.model.N_decoder = 0  # and in its decoder: a shallow one is faster to search with
     cfg.model.d_model = 512  # width of embeddings, of every sub-layer's output and of the residual stream
     cfg.model.d_ff = 2048  # width of the feed-forward networks' hidden layer
     cfg.model.h = 8  # heads

@@ -141,11 +141,6 @@ class Tokenizer:
         """The tokenizer of target sides: another one of a `Pair`, and of some others, with the same vocabulary."""
         return self
 
-    @property
-    def content(self) -> bytes:
-        """The model file."""
-        return self._model
-
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically."""
         path = as_path(path)

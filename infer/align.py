@@ -28,7 +28,7 @@ def main(options: Any) -> None:
 
     sources, targets = read_pair(options.source, options.target)
     model_run = open_run(options.workdir, options.checkpoint)
-    layers = model_run.model_config.N
+    _, layers = model_run.model_config.depths
     layer = layers if options.layer is None else options.layer
     if not 1 <= layer <= layers:
         raise UserError(f"--layer={layer}: the model's layers are 1 to {layers}")

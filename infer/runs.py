@@ -99,15 +99,17 @@ def _for_this_device(model: CommonConfig) -> CommonConfig:
 def _check_model(task: Task, config: ConfigDict, model: CommonConfig, params: Any, checkpoint: str) -> None:
     """Raises a `UserError` unless the parameters have the names and shapes of the config's model."""
     # All layers are alike, and one is traced sooner.
-    one_layer = replace(model, N=1)
-    own_layers = model.N
-    if isinstance(one_layer, ModelConfig):
-        one_layer = replace(one_layer, scan_layers=False)
-        own_layers = 1 if one_layer.share_layers else own_layers
+    one_layer: CommonConfig = replace(model, N=1)
+    encoder_layers = decoder_layers = model.N
+    if isinstance(model, ModelConfig):
+        one_layer = replace(model, N=1, scan_layers=False, N_encoder=0, N_decoder=0)
+        encoder_layers, decoder_layers = (1, 1) if model.share_layers else model.depths
     expected_shapes = _named_shapes(task, config.to_json(), one_layer)
     count = 0
     for name, shape in expected_shapes.items():
-        copies = own_layers if "layer_0" in name else 1
+        copies = 1
+        if "layer_0" in name:
+            copies = encoder_layers if name.startswith("encoder/") else decoder_layers
         count += copies * math.prod(shape)
     if count_parameters(params) != count:
         raise UserError(

@@ -55,16 +55,16 @@ class Residual(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig, stacks: int, cross: bool) -> "Residual":
-        """Returns the weights of a stack of N layers, in a model of one such stack or two; the decoder has `cross`."""
-        N = config.N
+        """Returns the weights of a stack, in a model of one or two; the decoder of two has `cross`."""
         if config.norm != "deep":
             return cls()
         # The columns of its table 2: a model of one stack, a decoder, and an encoder beside a decoder.
         if stacks == 1:
-            return cls((2 * N) ** 0.25, (8 * N) ** -0.25)
+            return cls((2 * config.N) ** 0.25, (8 * config.N) ** -0.25)
+        N, M = config.depths
         if cross:
-            return cls((3 * N) ** 0.25, (12 * N) ** -0.25)
-        product = float(N**4 * N)  # the paper's N^4 M, of an encoder of N layers and a decoder of M, here as many
+            return cls((3 * M) ** 0.25, (12 * M) ** -0.25)
+        product = float(N**4 * M)  # of an encoder of N layers and a decoder of M
         return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
 
 

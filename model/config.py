@@ -24,7 +24,14 @@ PARAMETRISATIONS = ("standard", "mup")
 
 # Larger sizes are refused at once: initialising them would take hours or fill any memory before it failed.
 WIDEST = 1 << 20
-LARGEST = {"N": 1_000, "vocab_size": 1 << 24, "source_vocab_size": 1 << 24, "max_positions": 1 << 24}
+LARGEST = {
+    "N": 1_000,
+    "N_encoder": 1_000,
+    "N_decoder": 1_000,
+    "vocab_size": 1 << 24,
+    "source_vocab_size": 1 << 24,
+    "max_positions": 1 << 24,
+}
 
 SIZES = (
     "vocab_size",
@@ -131,6 +138,8 @@ class ModelConfig(CommonConfig):
       ValueError: a field is out of its range, or two do not go together.
     """
 
+    N_encoder: int = 0
+    N_decoder: int = 0
     d_ff: int = 2048
     h: int = 8
     d_k: int = 64
@@ -163,6 +172,9 @@ class ModelConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for field in ("N_encoder", "N_decoder"):
+            if (layers := getattr(self, field)) != 0:
+                _check_size(field, layers)
         if not self.norm_epsilon > 0.0:
             raise ValueError(f"model.norm_epsilon is {self.norm_epsilon}; it must be above 0")
         # Then what does not go together: each check stands beside the code that could not do it.
@@ -172,6 +184,11 @@ class ModelConfig(CommonConfig):
         check_scores(self)
         check_prefix(self)
         check_mup(self)
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """The layers of a translator's encoder and those of its decoder."""
+        return self.N_encoder or self.N, self.N_decoder or self.N
 
     @property
     def base_width(self) -> int:

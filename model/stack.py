@@ -69,7 +69,7 @@ class Stack(nn.Module):
         c = self.config
         # "The encoder is composed of a stack of N = 6 identical layers"; so is the decoder.
         residual = Residual.of(c, self.stacks, self.cross)
-        own_layers = 1 if c.share_layers else c.N
+        own_layers = 1 if c.share_layers else self.depth
         block: Any = Block
         if c.remat != "none":
             # The backward pass then computes again what the policy does not save.
@@ -82,6 +82,14 @@ class Stack(nn.Module):
         if c.encoding.biases:
             init = nn.initializers.normal(c.d_model**-0.5)
             self.shared = (self.param("relative_bias", init, (c.encoding.biases, c.h)),)
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks: N, but for an encoder or a decoder of another depth."""
+        if self.stacks == 1:
+            return self.config.N
+        encoder, decoder = self.config.depths
+        return decoder if self.cross else encoder
 
     def __call__(
         self,
@@ -175,7 +183,7 @@ class Stack(nn.Module):
 
     def _layers(self) -> Sequence[Block]:
         """Returns the blocks in their order, which are N times the same where they share their parameters."""
-        return self.layer * self.config.N if self.config.share_layers else self.layer
+        return self.layer * self.depth if self.config.share_layers else self.layer
 
     def _layers_and_memory(self, memory: Memory | None) -> list[tuple[Block, KeysValues | None]]:
         """Returns the blocks in their order, each with what it attends to in a memory, if there is one."""

@@ -97,7 +97,7 @@ class Oracle:
         causal = np.tril(np.ones((target.shape[1],) * 2, bool))[None] & (target != PAD)[:, None]
         to_source = np.broadcast_to((source != PAD)[:, None], (*target.shape, source.shape[1]))
         backs = [embed_back]
-        for n in range(self.c.N):
+        for n in range(self.c.N_decoder or self.c.N):
             name = f"decoder/layer_{0 if self.c.share_layers else n}/"
 
             def cross(x, name=name):
@@ -137,7 +137,7 @@ class Oracle:
         x, back = self.embed(source, "source")
         backs = [back]
         mask = np.broadcast_to((source != PAD)[:, None], (*source.shape, source.shape[1]))
-        for n in range(self.c.N):
+        for n in range(self.c.N_encoder or self.c.N):
             name = f"encoder/layer_{0 if self.c.share_layers else n}/"
 
             def itself(x, name=name):
@@ -215,8 +215,10 @@ class Oracle:
     def residual(self, x, f, norm):
         if self.c.norm != "pre":
             alpha = 1.0
-            if self.c.norm == "deep":  # with as many layers in the encoder as in the decoder
-                alpha = (3 * self.c.N) ** (1 / 4) if norm.startswith("decoder") else 0.81 * self.c.N ** (5 / 16)
+            if self.c.norm == "deep":
+                N = self.c.N_encoder or self.c.N
+                M = self.c.N_decoder or self.c.N
+                alpha = (3 * M) ** (1 / 4) if norm.startswith("decoder") else 0.81 * (N**4 * M) ** (1 / 16)
             y, f_back = f(x)
             out, norm_back = self.layer_norm(alpha * x + y, norm)
 

@@ -141,6 +141,10 @@ def _check_model(given: dict[str, Any], defaults: dict[str, Any], require: Requi
     fits = is_recurrent or given["model.cell"] == "lstm"
     require("model.cell", fits, f"lstm for task {task}, which has no other cell")
 
+    has_two_stacks = task in ("translation", "denoising")
+    for key in ("model.N_encoder", "model.N_decoder"):
+        require(key, has_two_stacks or not given[key], f"0 for task {task}, which has one number of layers, model.N")
+
     mixer = given["model.mixer"]
     ignored: list[str] = []
     if task in ONE_STACK and mixer in MIXERS:  # model.config refuses others

@@ -49,7 +49,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     flat_config = flat(cfg.to_dict())
     axes = ", ".join(f"{axis} {size}" for axis, size in mesh.shape.items())
     named = ("N", "d_model", "d_ff", "h") if cfg.model.recurrent == "none" else ("N", "d_model")
-    sizes = ", ".join(f"{name}={cfg.model[name]}" for name in named)
+    depths = [name for name in ("N_encoder", "N_decoder") if cfg.model[name]]
+    sizes = ", ".join(f"{name}={cfg.model[name]}" for name in (*depths, *named))
     lines = [
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, processors: {here['cpus']}; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",

@@ -35,9 +35,13 @@ decoder.layers.{n}.final_layer_norm.{weight,bias}         decoder/layer_{n}/norm
 _FINAL_NORMS = "{side}.layer_norm.{weight,bias}  {side}/final_norm/{scale,bias}  d"
 
 
-def stacks(N: int, norm: str) -> list[Row]:
-    """Returns the parameters of both stacks; embeddings and positions are not among them."""
-    return rows(_LAYERS + _FINAL_NORMS if norm == "pre" else _LAYERS, N)
+def stacks(depths: tuple[int, int], norm: str) -> list[Row]:
+    """Returns the parameters of both stacks, of these depths; embeddings and positions are not among them."""
+    result = []
+    for side, layers in zip(("encoder", "decoder"), depths, strict=True):
+        of_both = rows(_LAYERS + _FINAL_NORMS if norm == "pre" else _LAYERS, layers)
+        result += [row for row in of_both if row.paths[0].startswith(side)]
+    return result
 
 
 def sines_first(d_model: int) -> np.ndarray:

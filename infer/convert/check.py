@@ -26,6 +26,8 @@ _SIZES = (
     "vocab_size",
     "source_vocab_size",
     "N",
+    "N_encoder",
+    "N_decoder",
     "d_model",
     "d_ff",
     "h",

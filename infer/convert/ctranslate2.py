@@ -198,9 +198,10 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
         "head_dim": max(config.d_k, config.d_v),
         "rotary_dim": config.d_k if config.positions == "rope" else None,
     }
+    encoder_depth, decoder_depth = config.depths
     spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(config.N, config.h, **shape),
-        transformer_spec.TransformerDecoderSpec(config.N, config.h, **shape),
+        transformer_spec.TransformerEncoderSpec(encoder_depth, config.h, **shape),
+        transformer_spec.TransformerDecoderSpec(decoder_depth, config.h, **shape),
     )
     source_table, target_table, softmax_table = config.tables
     spec.encoder.embeddings[0].weight = params[source_table]
@@ -231,7 +232,7 @@ def _stacks(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.
     """
     width = max(config.d_k, config.d_v)
     sizes = table.sizes_of(config) | {"k": width, "e": width}
-    rows = [row for row in table.rows(_TABLE, config.N) if row.paths[0] in params]
+    rows = [row for row in table.rows(_TABLE, max(config.depths)) if row.paths[0] in params]
     padded = {}
     for path in itertools.chain.from_iterable(row.paths for row in rows):
         letters = table.AXES[path.rpartition("/")[2]]

@@ -78,6 +78,7 @@ _PER_SIDE = {
     "attention_heads": SIZE,
     "normalize_before": BOOL,
 }
+_ALIKE = tuple(key for key in _PER_SIDE if key != "layers")
 _KEYS = {
     "N": "encoder_layers",
     "d_model": "encoder_embed_dim",
@@ -195,7 +196,7 @@ def _fields(settings: Any) -> Any:
 
 def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     require(path, settings, _ABSENT)
-    for key in _PER_SIDE:
+    for key in _ALIKE:
         if settings[f"encoder_{key}"] != settings[f"decoder_{key}"]:
             raise UserError(f"{path}: its encoder_{key} and decoder_{key} differ; here both sides are alike")
     config = configure(path, settings, _KEYS, _DEPARTURES)
@@ -209,6 +210,8 @@ def _config(path: Path, settings: dict[str, Any]) -> ConfigDict:
     config.decode.alpha = 1.0
     config.decode.stopping = "full"
     config.decode.beam = 5
+    if settings["decoder_layers"] != config.model.N:
+        config.model.N_decoder = settings["decoder_layers"]
     return config
 
 
@@ -258,14 +261,15 @@ def sinusoids(positions: int, d_model: int) -> np.ndarray:
 def _params(path: Path, config: ConfigDict, weights: Weights, rows: list[int], shared_softmax: bool) -> dict[str, Any]:
     """Returns our parameters, and turns off in `config.model` the biases that are all zero."""
     model = config.model
-    weights.check_layers(model.N)
+    depths = (model.N, model.N_decoder or model.N)
+    weights.check_layers(max(depths))
     embeddings = _UNTIED
     if model.tie_embeddings:
         embeddings = _TIED
     elif shared_softmax:
         embeddings = _SHARED_SOFTMAX
     sizes = table.sizes_of(model) | {"v": max(rows) + 1}
-    params = table.read(weights, table.rows(embeddings, model.N) + stacks(model.N, model.norm), sizes)
+    params = table.read(weights, table.rows(embeddings, model.N) + stacks(depths, model.norm), sizes)
     weights.check_all_read(_IGNORED)
 
     params = with_our_rows(path, params, rows)

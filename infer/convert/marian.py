@@ -54,7 +54,8 @@ POSITIONS = 1024
 TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
 SIDES = ("encoder", "decoder")
 POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
-_PER_SIDE = ("layers", "ffn_dim", "attention_heads")
+_ALIKE = ("ffn_dim", "attention_heads")
+_PER_SIDE = ("layers", *_ALIKE)
 _DEFAULTS = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
@@ -137,14 +138,14 @@ def _check_held(model_run: Run, name: str) -> None:
 
 def _their_weights(params: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     """Returns our named parameters under their names; biases that we leave out are zero."""
-    entries = table.rows(_TIED + _BIAS, config.N) + _stacks(config.N, config.norm)
+    entries = table.rows(_TIED + _BIAS, config.N) + _stacks(config.depths, config.norm)
     sizes = table.sizes_of(config) | {"v": config.vocab_size}
     return table.write(params, entries, sizes, sines_first(config.d_model))
 
 
-def _stacks(N: int, norm: str) -> list[table.Row]:
+def _stacks(depths: tuple[int, int], norm: str) -> list[table.Row]:
     """Returns the parameters of both stacks under the names here."""
-    return [row._replace(names=[f"model.{name}" for name in row.names]) for row in stacks(N, norm)]
+    return [row._replace(names=[f"model.{name}" for name in row.names]) for row in stacks(depths, norm)]
 
 
 def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
@@ -163,8 +164,8 @@ def _write_settings(model_run: Run, folder: Path, kind: str, name: str) -> None:
         "attention_dropout": config.P_drop_attention,
         "activation_dropout": config.P_drop_relu,
     }
-    for side in SIDES:
-        settings[f"{side}_layers"] = config.N
+    for side, depth in zip(SIDES, config.depths, strict=True):
+        settings[f"{side}_layers"] = depth
         settings[f"{side}_ffn_dim"] = config.d_ff
         settings[f"{side}_attention_heads"] = config.h
     ids = {
@@ -248,7 +249,9 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     cfg.decode.length_penalty = "power"
     cfg.decode.alpha = 1.0
     obey(path, sizes, _RULES)
-    for key in _PER_SIDE:
+    if sizes["decoder_layers"] != cfg.model.N:
+        cfg.model.N_decoder = sizes["decoder_layers"]
+    for key in _ALIKE:
         if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
     if not sizes["share_encoder_decoder_embeddings"]:
@@ -271,9 +274,10 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
 def _our_params(folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
     """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
     config = cfg.model
-    weights.check_layers(config.N)
+    depths = (config.N, config.N_decoder or config.N)
+    weights.check_layers(max(depths))
     sizes = table.sizes_of(config) | {"v": max(rows) + 1}
-    entries = table.rows(_embeddings(weights, config.tie_embeddings), config.N) + _stacks(config.N, config.norm)
+    entries = table.rows(_embeddings(weights, config.tie_embeddings), config.N) + _stacks(depths, config.norm)
     params = table.read(weights, entries, sizes, sines_first(config.d_model))
     _check_positions(weights, positions, config.d_model)
     weights.check_all_read(() if config.tie_embeddings else ("model.shared.weight",))  # which is then of no use there

@@ -123,7 +123,7 @@ class Graph:
         if source is not None:
             memory_mask_b1ts = self.mask(rows, source, causal=False)
             cross = partial(self.attention, mask_b1ts=memory_mask_b1ts)
-        for n in range(c.N):
+        for n in range(c.depths[causal]):
             layer = params[f"layer_{n}"]
             normed_btd = self.pre_norm(layer["norm_1"], x_btd)
             y_btd = attend(layer["self_attention"], normed_btd, normed_btd)

@@ -61,7 +61,8 @@ def read(folder: Path) -> Imported:
 
     weights = Weights(folder / NAME, params)
     config = read_config(folder)
-    layers = 1 if config.model.share_layers else config.model.N  # that have parameters of their own
+    deepest = max(config.model.N, config.model.N_encoder, config.model.N_decoder)
+    layers = 1 if config.model.share_layers else deepest  # that have parameters of their own
     weights.check_layers(layers)
     tokenizer = None
     if not task_of(config.task).images:

@@ -41,7 +41,7 @@ def logit_lens(run: Run, trace: Trace, stack: str) -> Lens:
     table_vd = params[source_table if stack == "encoder" else softmax_table]
     tokenizer = run.tokenizer if stack == "encoder" else run.tokenizer.target
     bias_v = params.get("output_bias") if stack == "decoder" else None
-    names = [f"{stack}/embedding", *(f"{stack}/layer_{n}" for n in range(config.N))]
+    names = [f"{stack}/embedding", *(f"{stack}/layer_{n}" for n in range(config.depths[STACKS.index(stack)]))]
     x_ntd = jnp.stack([jnp.asarray(trace.activations[name], config.dtype) for name in names])
     if config.norm == "pre":
         x_ntd = layer_norm(config).apply({"params": params[stack]["final_norm"]}, x_ntd)

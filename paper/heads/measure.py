@@ -180,7 +180,10 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
     """
     heads = AlignmentTally()
     layers = AlignmentTally()
-    roles = RoleTally(model_run.model_config.N, model_run.model_config.h)
+    N, decoder_depth = model_run.model_config.depths
+    if decoder_depth != N:
+        raise UserError(f"{model_run.workdir}: heads are counted of an encoder and a decoder of one depth")
+    roles = RoleTally(N, model_run.model_config.h)
     sentences = len(pairs.first) + len(pairs.more)
     with Progress(f"attention after {model_run.step:,} updates", "sentences", total=sentences) as progress:
         for pair, maps in progress.count(sentence_maps(model_run, pairs.first)):

@@ -31,7 +31,7 @@ TOLERANCE = 1e-5
 LONGEST = 60  # subwords of an output
 # Each position kind with each norm; d_k below and above d_v; biases, untied and unscaled embeddings; other activations.
 CASES = {
-    "sinusoidal-post": {"N": 2},
+    "sinusoidal-post": {"N": 2, "N_encoder": 3},
     "sinusoidal-pre": {"norm": "pre", "d_k": 6, "d_v": 3, "biases": True},
     "learned-post": {"positions": "learned", "max_positions": 60, "tie_embeddings": False, "activation": "gelu"},
     "learned-pre": {"positions": "learned", "max_positions": 60, "norm": "pre", "scale_embeddings": False},

@@ -60,6 +60,10 @@ def old_layout(given):
     return found
 
 
+def depth(given, side):
+    return len({name.split(".")[2] for name in given if name.startswith(f"{side}.layers.")})
+
+
 def logits(given, source, target, pre):
     """fairseq's forward pass: logits by its own ids, for a source with EOS and a target after EOS."""
 
@@ -86,7 +90,7 @@ def logits(given, source, target, pre):
         position = torch.arange(2, 2 + len(ids), dtype=torch.float)[:, None]  # after the id of padding, 1
         angle = position * torch.exp(torch.arange(half) * -math.log(10_000) / (half - 1))
         x = given[f"{side}.embed_tokens.weight"][ids] * math.sqrt(D) + torch.cat([angle.sin(), angle.cos()], 1)
-        for n in range(N):
+        for n in range(depth(given, side)):
             at = f"{side}.layers.{n}."
             causal, own, other = memory is not None, f"{at}self_attn", f"{at}encoder_attn"
             x = residual(x, f"{own}_layer_norm", lambda y: attention(y, y, own, causal))  # noqa: B023
@@ -114,7 +118,12 @@ def test_logits_are_fairseqs(layout, tmp_path):
         state = {"args": settings, "model": old_layout(given)}
     else:
         normalise = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-        model = argparse.Namespace(**FAIRSEQ, **normalise, share_decoder_input_output_embed=False)
+        # Deeper than its encoder, by a layer that is another one.
+        last = {name: array for name, array in given.items() if name.startswith(f"decoder.layers.{N - 1}.")}
+        given |= {name.replace(f"layers.{N - 1}.", f"layers.{N}."): 1.5 * array for name, array in last.items()}
+        model = argparse.Namespace(
+            **(FAIRSEQ | {"decoder_layers": N + 1}), **normalise, share_decoder_input_output_embed=False
+        )
         state = {"args": None, "cfg": {"model": model, "task": languages}, "model": given}
     make_run(tmp_path / "run", fairseq.read(write(tmp_path / "given", state)))
     run = open_run(tmp_path / "run")

@@ -36,7 +36,8 @@ TOLERANCE = 1e-4
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_path):
     width = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8, "norm": norm, "norm_epsilon": 1e-5}
-    model_run = random_run(N=2 if norm == "post" else 1, **width, biases=norm == "pre", output_bias=norm == "pre")
+    depths = {"N": 2, "N_decoder": 1} if norm == "post" else {"N": 1}
+    model_run = random_run(**depths, **width, biases=norm == "pre", output_bias=norm == "pre")
     huggingface.write(model_run, tmp_path)
     assert "more than 1024 subwords" in (tmp_path / "README.md").read_text()
 
@@ -57,6 +58,7 @@ def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_
     assert theirs.decode(rows[1], skip_special_tokens=True) == LINES[1]
 
     back = huggingface.read(tmp_path)
+    assert (back.config.model.N, back.config.model.N_decoder) == (depths["N"], depths.get("N_decoder", 0))
     before, after = named(model_run.params), named(back.params)
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -87,7 +89,7 @@ def test_beam_search_there_stops_as_the_run_does(stopping, tmp_path):
 
 def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path):
     folder = tmp_path / "opus"
-    model = foreign.make("marian", folder, activation_function="swish")
+    model = foreign.make("marian", folder, activation_function="swish", decoder_layers=3)
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
     with torch.no_grad():
         model.model.shared.weight[model.config.pad_token_id] = 0.0  # as published: it starts every target

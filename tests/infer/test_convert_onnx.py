@@ -31,7 +31,7 @@ from vaswani.tokens import Tokens
 TOLERANCE = 1e-5
 # Each position kind with each norm; d_k below and above d_v; each field that may be otherwise.
 CASES = {
-    "sinusoidal-post": {"N": 2},
+    "sinusoidal-post": {"N": 2, "N_encoder": 3},
     "sinusoidal-pre": {"norm": "pre", "d_k": 6, "d_v": 3, "biases": True, "scale_logits": True},
     "learned-post": {"positions": "learned", "max_positions": 200, "tie_embeddings": False, "activation": "gelu"},
     "learned-pre": {"positions": "learned", "max_positions": 200, "norm": "pre", "scale_embeddings": False},

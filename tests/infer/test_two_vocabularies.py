@@ -1,4 +1,7 @@
-"""A run whose source and target have vocabularies of their own: each command reads a text by its side's tokenizer."""
+"""A run whose source and target have vocabularies of their own: each command reads a text by its side's tokenizer.
+
+Its encoder has another depth than its decoder, too, and each command finds the layers of both.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +46,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         path.write_text(path.read_text() + line)
     cfg.data.share_vocabulary = False
     cfg.data.update(UNITS[request.param])
+    cfg.model.N_encoder = 3
     cfg.steps, cfg.eval.every, cfg.eval.bleu_sentences = 8, 4, 2
     assert loop.train(cfg, folder / "run") == 0
     return cfg, open_run(folder / "run", "latest")
@@ -87,9 +91,11 @@ def test_labels_of_each_side_are_pieces_of_its_own_vocabulary(trained: tuple[Con
     assert maps["cross"].keys == source and maps["cross"].queries == target
     inputs = ["<s>", *target[:-1]]
     assert maps["decoder"].keys == inputs
+    assert [len(maps[kind].weights_nhts) for kind in ("encoder", "decoder", "cross")] == [3, 1, 1]
     traced = trace(run, SOURCE, TARGET)
     assert (traced.source, traced.inputs, traced.predicted) == (source, inputs, target)
     assert set(logit_lens(run, traced, "encoder").best[0]) <= set(run.tokenizer.pieces(range(source_size(run))))
+    assert len(logit_lens(run, traced, "encoder").best) == 4 and len(logit_lens(run, traced, "decoder").best) == 2
     known = set(run.tokenizer.target.pieces(range(run.tokenizer.vocab_size)))
     assert set(logit_lens(run, traced, "decoder").best[-1]) <= known
     (pairs,) = align(run, [(SOURCE, TARGET)], 0)

@@ -43,6 +43,8 @@ BASE = SIZES | {"neighbours": 3, "mup_width": 8, "P_drop": 0.2}
 # have one, too.
 OTHER: dict[str, tuple[Any, ...]] = {
     "N": (3,),
+    "N_encoder": (3,),
+    "N_decoder": (3,),
     "d_model": (12,),
     "d_ff": (20,),
     "h": (4,),

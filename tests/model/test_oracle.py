@@ -33,6 +33,7 @@ CASES = [
     pytest.param({"N": 1, "tie_embeddings": False, "positions": "learned"}, id="untied"),
     pytest.param({"N": 1, "source_vocab_size": 31}, id="own-vocabularies"),
     pytest.param({"N": 1, "source_vocab_size": 9, "tie_embeddings": False}, id="own-vocabularies-untied"),
+    pytest.param({"N_encoder": 3, "N_decoder": 1, "norm": "deep"}, id="depths"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
     pytest.param({"N": 1, **UNSCALED, "positions": "shaw", "max_distance": 3}, id="unscaled-shaw"),
     *(

@@ -27,6 +27,7 @@ from vaswani.run.sharding import placed_shapes
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}
 SHARED = {"share_layers": True, "N": 3, "qk_norm": True, "softmax_one": True, "activation": "geglu"}
 ADDITIVE = {"scores": "additive"}
+DEPTHS = {"N_encoder": 3, "N_decoder": 1}
 OWN_VOCABULARIES = {"source_vocab_size": 32}
 variants = pytest.mark.parametrize(
     "changes",
@@ -34,6 +35,7 @@ variants = pytest.mark.parametrize(
         pytest.param(SHAW, id="shaw"),
         pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
         pytest.param(ADDITIVE, id="additive", marks=pytest.mark.slow),
+        pytest.param(DEPTHS, id="depths"),
         pytest.param(OWN_VOCABULARIES, id="own-vocabularies", marks=pytest.mark.slow),
     ],
 )

@@ -28,7 +28,16 @@ PAGES += sorted(ROOT.glob("lab/**/*.md"))
 
 EXTERNAL = {  # programs that are not ours, whose flags no test knows
     *("curl", "git", "pipx", "sh", "sudo", "tar", "uv"),  # to get something
-    *("./gcluster", "docker", "gcloud", "gcluster", "kubectl", "sbatch", "srun", "xpk"),  # to launch on a cluster; the command that they launch is read as any other
+    *(
+        "./gcluster",
+        "docker",
+        "gcloud",
+        "gcluster",
+        "kubectl",
+        "sbatch",
+        "srun",
+        "xpk",
+    ),  # to launch on a cluster; the command that they launch is read as any other
     *("comet/bin/comet-score", "comet/bin/pip", "sacrebleu", "tensorboard"),
 }
 SHELL = {"cd", "chmod", "done", "echo", "export", "for", "source", "wait"}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -164,11 +165,12 @@ def test_each_layer_costs_as_much_as_the_second_and_what_is_outside_the_layers_c
 ) -> None:
     """Adam of the embedding and the softmax are outside the layers; a factor for FLOPs would multiply their bytes."""
 
-    def counts(layers: int, mesh: Any) -> programs.Counts:
-        gathers = {("all-gather", 4): 5} if layers == 2 else {}
+    def counts(depths: tuple[int, int], mesh: Any) -> programs.Counts:
+        layers = sum(depths)
+        gathers = {("all-gather", 4): 5} if layers == 4 else {}
         sent = Counter({("all-reduce", 8): 50 + 7 * layers, **gathers})
         return {
-            "totals": Counter(flops=1_000 + 30 * layers, traffic=600 + 2 * layers, scatters=1),
+            "totals": Counter(flops=1_000 + 30 * depths[0] + 50 * depths[1], traffic=600 + layers, scatters=1),
             "number": Counter(dict.fromkeys(sent, 1)),
             "sent": sent,
             "kernels": Counter(attend=3 * layers),
@@ -177,21 +179,24 @@ def test_each_layer_costs_as_much_as_the_second_and_what_is_outside_the_layers_c
     def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Any, rows: int, length: int) -> Any:
         assert (rows, length) == (4, 16)  # of one of the two microbatches
         assert (config.scan_layers, cfg.loss.chunk, cfg.optim.accumulate) == (False, 0, 1)
-        return mock.Mock(step=config.N)
+        return mock.Mock(step=config.depths)
 
     monkeypatch.setattr(programs, "counts", counts)
     monkeypatch.setattr(programs, "train_step", train_step)
     cfg = small_config()
     cfg.optim.accumulate = 2
     config = ModelConfig(vocab_size=300, N=6, d_model=16, d_ff=32, h=2, d_k=8, d_v=8, scan_layers=True)
-    found = programs.update_costs(cfg, config, make_mesh(cfg.mesh, jax.devices()), 8, 16)
-    assert found["flops"] == 2 * (1_000 + 6 * 30)
-    assert found["traffic"] == 2 * (600 + 6 * 2)
+    mesh = make_mesh(cfg.mesh, jax.devices())
+    found = programs.update_costs(cfg, config, mesh, 8, 16)
+    assert found["flops"] == 2 * (1_000 + 6 * 30 + 6 * 50)
+    assert found["traffic"] == 2 * (600 + 2 * 6)
     assert found["collectives"] == [
         {"kind": "all-gather", "group": 4, "count": 2 * 5, "bytes": 2 * 5 * 5},
-        {"kind": "all-reduce", "group": 8, "count": 2, "bytes": 2 * (50 + 6 * 7)},
+        {"kind": "all-reduce", "group": 8, "count": 2, "bytes": 2 * (50 + 2 * 6 * 7)},
     ]
     assert cfg.optim.accumulate == 2
+    deep = programs.update_costs(cfg, replace(config, N_encoder=10, N_decoder=3), mesh, 8, 16)
+    assert deep["flops"] == 2 * (1_000 + 10 * 30 + 3 * 50)
 
 
 @pytest.mark.slow

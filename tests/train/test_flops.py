@@ -60,12 +60,13 @@ VARIANTS = {
     "remat of attention": {"remat": "dots"},
     "scanned": {"scan_layers": True},
     "scanned remat": {"scan_layers": True, "remat": "full"},
+    "depths": {"scan_layers": True, "remat": "full", "norm": "pre", "N_encoder": 3, "N_decoder": 1},
     "rope": {"positions": "rope"},
     "gated remat, pre-norm": {"activation": "swiglu", "remat": "full", "norm": "pre"},
 }
 
 
-@pytest.mark.parametrize("variant", slow_but(["paper", "scanned remat", "gated remat, pre-norm"], VARIANTS))
+@pytest.mark.parametrize("variant", slow_but(["paper", "scanned remat", "depths", "gated remat, pre-norm"], VARIANTS))
 def test_the_count_is_that_of_every_product_in_the_train_step(variant: str) -> None:
     config = dataclasses.replace(TINY, **VARIANTS[variant])
     step = lowered(config, 3, 5, 7).jaxpr.jaxpr

@@ -42,12 +42,13 @@ def forward_flops(config: CommonConfig, rows: int, source_length: int, target_le
         mixer = _mixer(c, rows, source_length + target_length, causal=True)
         layer = sum(mixer) + _feed_forward(c, s + t)
         return Forward(encoder=0, decoder=c.N * layer, softmax=softmax)
+    encoder_depth, decoder_depth = c.depths
     encoder_mixer = _mixer(c, rows, source_length, causal=False)
     encoder_layer = sum(encoder_mixer) + _feed_forward(c, s)
     decoder_mixer = _mixer(c, rows, target_length, causal=True)
     cross_attention = _projections(c, t, s) + _attention(c, t, source_length)
     decoder_layer = sum(decoder_mixer) + cross_attention + _feed_forward(c, t)
-    return Forward(encoder=c.N * encoder_layer, decoder=c.N * decoder_layer, softmax=softmax)
+    return Forward(encoder_depth * encoder_layer, decoder_depth * decoder_layer, softmax)
 
 
 def update_flops(config: CommonConfig, rows: int, source_length: int, target_length: int) -> int:
@@ -64,19 +65,26 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     The source's keys and values are computed outside the layers, and so stored. With pre-norm a layer's last product is
     not recomputed, since only a sum follows it.
     """
-    c = config
+    return sum(_recomputed(config, rows, source_length, target_length))
+
+
+def _recomputed(c: ModelConfig, rows: int, source_length: int, target_length: int) -> tuple[int, int]:
+    """Returns `recomputed_flops` of the encoder and of the decoder."""
     s = rows * source_length
     t = rows * target_length
+    encoder_depth, decoder_depth = c.depths
     if c.remat == "none":
-        return 0
+        return 0, 0
     if c.remat == "dots":
         encoder = _mixer(c, rows, source_length, causal=False).between
         decoder = _mixer(c, rows, target_length, causal=True).between
         cross_attention = _attention(c, t, source_length)
-        return c.N * (encoder + decoder + cross_attention)
-    forward = forward_flops(config, rows, source_length, target_length)
-    unneeded = c.N * 2 * (s + t) * c.d_model * c.d_ff if c.norm == "pre" else 0
-    return forward.encoder + forward.decoder - _source_keys_values(c, s) - unneeded
+        return encoder_depth * encoder, decoder_depth * (decoder + cross_attention)
+    forward = forward_flops(c, rows, source_length, target_length)
+    last_product = 2 * c.d_model * c.d_ff if c.norm == "pre" else 0
+    encoder = forward.encoder - encoder_depth * s * last_product
+    decoder = forward.decoder - decoder_depth * t * last_product
+    return encoder, decoder - _source_keys_values(c, s)
 
 
 def _recurrent(c: RecurrentConfig, s: int, t: int, source_length: int) -> tuple[int, int]:
@@ -131,7 +139,8 @@ def _padded(length: int, block: int) -> int:
 
 def _source_keys_values(c: ModelConfig, source_positions: int) -> int:
     """Counts W^K and W^V of cross-attention in all decoder layers, which are outside the layers' loop."""
-    return c.N * 2 * source_positions * c.d_model * c.h * (c.d_k + c.d_v)
+    _, decoder_depth = c.depths
+    return decoder_depth * 2 * source_positions * c.d_model * c.h * (c.d_k + c.d_v)
 
 
 def _projections(c: ModelConfig, queries: int, keys: int) -> int:

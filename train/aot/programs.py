@@ -178,17 +178,26 @@ def update_costs(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, le
     without_loops.optim.accumulate = 1
     rows_of_one = rows // cfg.optim.accumulate
 
-    def count(layers: int) -> Counts:
-        unrolled = replace(config, N=layers, scan_layers=False)
+    def count(encoder: int, decoder: int) -> Counts:
+        depths: dict[str, Any] = {"N": encoder, "N_encoder": 0, "N_decoder": 0}
+        if encoder != decoder:
+            depths |= {"N_encoder": encoder, "N_decoder": decoder}
+        unrolled = replace(config, scan_layers=False, **depths)
         return counts(train_step(without_loops, unrolled, mesh, rows_of_one, length).step, mesh)
 
-    one, two = count(1), count(2)
-    total: Counts = {}
-    for name in one:
-        total[name] = Counter()
-        for key in one[name] | two[name]:
-            of_a_layer = two[name][key] - one[name][key]
-            total[name][key] = cfg.optim.accumulate * (one[name][key] + (config.N - 1) * of_a_layer)
+    encoder, decoder = config.depths
+    one = count(1, 1)
+    total: Counts = {name: Counter(counted) for name, counted in one.items()}
+    # The layers of both stacks together where they are as many, else those of each stack alone.
+    further = {(2, 2): encoder - 1} if encoder == decoder else {(2, 1): encoder - 1, (1, 2): decoder - 1}
+    for depths, layers in further.items():
+        two = count(*depths)
+        for name in one:
+            for key in one[name] | two[name]:
+                total[name][key] += layers * (two[name][key] - one[name][key])
+    for counted in total.values():
+        for key in counted:
+            counted[key] *= cfg.optim.accumulate
     shape = (config, rows, length, length)
     analytic = (update_flops(*shape) + recomputed_flops(*shape)) / mesh.size
     return {"rows": rows, "length": length, "flops_analytic": analytic, **as_facts(total, mesh)}
