@@ -39,6 +39,7 @@ PROGRESS = (
     "config: ",
     "device: ",
     "model: ",
+    "speed: ",
     "data.",
     "compiling ",
     "memory of ",
