@@ -4,9 +4,6 @@ let latest = 0; // the number of the newest sentence: what older ones still comp
 let drawn = ""; // the view whose controls are there
 const redrawn = []; // brings each control up to date
 const KNOWN = new Set(data.words.map(word => word.toLowerCase()));
-// Of a corpus whose words are not told, those that are one piece of the vocabulary.
-const COMPLETIONS = data.words.length ? data.words
-  : model.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
 
 // The address
 
@@ -166,7 +163,7 @@ for (const [name, text] of Object.entries({ scale: "no division by √d_k", mask
 
 // The view
 
-function control(root, name, { text, options, range, value = () => at[name] }) {
+function control(root, name, { text, options, range, placeholder, value = () => at[name] }) {
   const box = make("label", text, root);
   if (options) {
     const select = make("select", undefined, box);
@@ -181,7 +178,10 @@ function control(root, name, { text, options, range, value = () => at[name] }) {
   const input = make("input", undefined, box);
   if (!range) {
     input.addEventListener("change", () => go({ [name]: input.value }));
-    return () => { input.value = at[name]; };
+    return () => {
+      input.value = at[name];
+      input.placeholder = placeholder();
+    };
   }
   input.type = "range";
   const told = make("output", "", box);

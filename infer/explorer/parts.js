@@ -5,15 +5,19 @@ const element = id => document.getElementById(id);
 const numbered = (count, text = n => n + 1) => [...Array(count).keys()].map(n => [n, text(n)]);
 
 // Views by name: {title, controls, draw(root)}, each drawn from `model`, `at` and `now`. Controls are named after what
-// they set in `at`: {text, options: () => [[value, text]]}, {text, range: () => [first, last, step]} or {text}, a text.
+// they set in `at`: {text, options: () => [[value, text]]}, {text, range: () => [first, last, step]} or a text, {text, placeholder}.
 const VIEWS = {};
 
 let model = openModel(data);
 let now = null; // {ids, output, inputs, trace, logits, choices, hypotheses, steps} of the sentence, once it is translated
 
+// Of a corpus whose words are not told, those that are one piece of the vocabulary.
+const COMPLETIONS = data.words.length ? data.words
+  : model.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
+
 // What is looked at, all of it texts: the address has what differs from this.
 const OPENING = {
-  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "", token: "1", tour: "",
+  s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "", token: "1", tour: "", stack: "decoder", word: "1", other: "", pos: "3", k: "2",
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
 };
 const at = {};

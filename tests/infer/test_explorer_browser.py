@@ -282,3 +282,34 @@ def test_the_tour_has_ten_steps_and_can_be_skipped(browser: Browser, file: Path)
     browser.value("[...document.querySelectorAll('#tour button')].at(-1).click()")
     assert browser.value("document.querySelector('#tour').textContent") == "Take the tour: ten questions"
     assert not [e for e in browser.events if e["method"] == "Runtime.exceptionThrown"]
+
+
+def test_lens_and_patch_find_where_a_word_is_kept(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="inside", s=SENTENCE, word=2, other="teacher")
+    lens, patches = (
+        browser.value("""[...document.querySelectorAll('.grid')].map(table => [...table.tBodies[0].rows].map(
+        row => [...row.cells].map(cell => cell.textContent.trim())))""")
+    )
+    output = browser.value(
+        "[...document.querySelectorAll('#outputs span')].map(one => one.firstChild.textContent.trim())"
+    )
+    assert [cell.rsplit(" ", 2)[0] for cell in lens[-1][1:]] == output, "the last layer is the prediction"
+    of_lehrer = {row[0]: float(row[2].strip("< %")) for row in patches}
+    assert of_lehrer["nothing"] < 5
+    for place in ("embedding", "encoder's layer 1", "encoder's layer 2"):
+        assert of_lehrer[f"{place}: doctor"] > 50, place
+        assert of_lehrer[f"{place}: all but doctor"] < 20, place
+    assert of_lehrer["attention to the encoder, layer 2: at this place"] > 50
+    opened(browser, file, view="inside", s=SENTENCE, word=2, other="zebra")
+    assert "choose a word that is one" in browser.value("document.querySelector('#view').textContent")
+
+
+def test_a_position_further_on_is_a_rotation(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="positions", pos=7, k=5)
+    rotation, alike, _ = browser.value(CELLS)
+    values = np.array(rotation)
+    np.testing.assert_allclose(values[:, 3:5], values[:, 5:7], atol=0.011)
+    np.testing.assert_allclose(values[0, 1:3], [np.sin(7), np.cos(7)], atol=0.006)
+    assert alike[0][0] == 64 and alike[0][1] < 64, "d / 2"
+    slide(browser, 0, 20)
+    np.testing.assert_allclose(browser.value(CELLS)[1], alike, atol=0.06)

@@ -5,19 +5,19 @@ const TOUR = [
     { view: "words" }],
   ["What is in it?", "An encoder reads the source, a decoder writes. Choose boxes: every one of them is numbers in, numbers out.",
     { view: "map", box: "encoder/layer_0/self_attention", part: "weights" }],
-  ["Where does a word look?", "Each small map is a head. In the last layer most heads look straight at the word that is translated next.",
+  ["Where does a word look?", "Each small map is a head. Which of them look straight at the word that is translated next?",
     { view: "heads", kind: "cross", head: "0" }],
   ["How does it know where to look?", "A query is compared with every key; the products become weights. Follow the four tables.",
     { view: "head", kind: "cross", head: "0", query: "2" }],
-  ["Why divide by √d_k?", "Products of 32 numbers are large, and softmax of large numbers is all or nothing. Below the second table: the largest weight with and without.",
+  ["Why divide by √d_k?", `Sums of ${model.config.d_k} products are large, and the softmax of large numbers is all or nothing. Below the second table: the largest weight with and without.`,
     { view: "head", kind: "encoder", layer: "0", head: "1", query: "2", off: "scale" }],
   ["Why mask the future?", "In training the whole translation is there. Without the mask a word could look at its own answer: the line below the second table says how much it would.",
-    { view: "head", kind: "decoder", layer: "0", head: "0", query: "3", off: "" }],
+    { view: "head", kind: "decoder", layer: "0", head: "0", query: "3" }],
   ["What do positions do?", "Without them the model sees a bag of words: who does what to whom is lost. Compare with “nothing changed”. Then untick.",
     { view: "words", off: "positions" }],
   ["Does order matter, then?", "The same words, shuffled: another sentence, and another translation.", { view: "words", off: "order" }],
-  ["How is the next word chosen?", "One token at a time. Go forwards and back: with each the cache grows by a row.", { view: "decoder", off: "", token: "4" }],
-  ["Is the most probable word always taken?", "No: four translations grow side by side. Move alpha to 2 and the beam to 1, and see what changes.",
+  ["How is the next word chosen?", "One token at a time. Go forwards and back: with each the cache grows by a row.", { view: "decoder", token: "4" }],
+  ["Is the most probable word always taken?", "No: several translations grow side by side. Move alpha to 2 and the beam to 1, and see what changes.",
     { view: "beam" }],
 ];
 
@@ -29,7 +29,7 @@ function drawTour() {
   const button = (text, to) => {
     const one = make("button", text, root);
     one.dataset.key = text;
-    one.addEventListener("click", () => go(to < 0 || to >= TOUR.length ? { tour: "", off: "" } : { ...TOUR[to][2], tour: String(to) }));
+    one.addEventListener("click", () => go(to < 0 || to >= TOUR.length ? { tour: "" } : { off: "", ...TOUR[to][2], tour: String(to) }));
   };
   if (n < 0) button("Take the tour: ten questions", 0);
   else {
