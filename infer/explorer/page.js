@@ -1,6 +1,7 @@
 // The page: a sentence in, its subwords, its translation as it grows, and the view of it that the address names.
 
 let latest = 0; // the number of the newest sentence: what older ones still compute is thrown away
+let refreshTraining = () => {}; // brings the slider over checkpoints up to date, if there are any
 let drawn = ""; // the view whose controls are there
 const redrawn = []; // brings each control up to date
 const KNOWN = new Set(data.words.map(word => word.toLowerCase()));
@@ -25,7 +26,7 @@ function go(changes) {
 }
 
 /* Returns all that a translation depends on; a head only if a switch is about it. */
-const computed = () => [at.s, at.off, at.beam, at.alpha,
+const computed = () => [at.s, at.off, at.beam, at.alpha, at.checkpoint,
   ...isOff("head") || isOff("only") ? [kindOf(), layerOf(), headOf()] : []].join("\n");
 
 /* Returns the engine's options, with those of the switches if they count. */
@@ -97,6 +98,8 @@ function grow(ids, logits) {
 
 async function translateSentence() {
   const own = ++latest;
+  open();
+  element("about").textContent = `Every number on this page is computed here, with the parameters of step ${model.step}.`;
   complete(at.s);
   const switched = Object.keys(SWITCHES).filter(isOff);
   const asTyped = sourceIds(model, at.s);
@@ -138,7 +141,7 @@ let unchanged = {}; // the last sentence, and how the model translates it with n
 /* Says what is changed, and how the model translates otherwise. */
 function tellSwitches(switched, ids) {
   const names = switched.map(name => SWITCHES[name][0]());
-  const asked = [at.s, at.beam, at.alpha].join("\n");
+  const asked = [at.s, at.beam, at.alpha, at.checkpoint].join("\n");
   if (switched.length && ids.length > 1 && unchanged.asked !== asked) {
     unchanged = { asked, ...translate(model, ids, optionsOf([])).hypotheses[0] };
   }
@@ -195,6 +198,7 @@ function control(root, name, { text, options, range, placeholder, value = () => 
 
 function drawView() {
   drawTour();
+  refreshTraining();
   for (const link of element("views").children) {
     link.href = "#" + new URLSearchParams({ ...at, view: link.dataset.view });
     link.toggleAttribute("aria-current", link.dataset.view === at.view);
@@ -217,7 +221,9 @@ function drawView() {
   if (key) root.querySelector(`[data-key="${key}"]`)?.focus({ preventScroll: true });
 }
 
-element("about").textContent = `Every number on this page is computed here, with the parameters of step ${data.step}.`;
+if (data.checkpoints.length) {
+  refreshTraining = control(element("training"), "checkpoint", { text: "checkpoint of the training", range: () => [0, data.checkpoints.length, 1] });
+}
 for (const [name, { title }] of Object.entries(VIEWS)) {
   const link = make("a", title, element("views"));
   link.dataset.view = name;

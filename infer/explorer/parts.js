@@ -8,19 +8,28 @@ const numbered = (count, text = n => n + 1) => [...Array(count).keys()].map(n =>
 // they set in `at`: {text, options: () => [[value, text]]}, {text, range: () => [first, last, step]} or a text, {text, placeholder}.
 const VIEWS = {};
 
-let model = openModel(data);
+const models = []; // the checkpoints, each opened when it is first looked at
+let model;
 let now = null; // {ids, output, inputs, trace, logits, choices, hypotheses, steps} of the sentence, once it is translated
 
 // Of a corpus whose words are not told, those that are one piece of the vocabulary.
 const COMPLETIONS = data.words.length ? data.words
-  : model.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
+  : data.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
 
 // What is looked at, all of it texts: the address has what differs from this.
 const OPENING = {
   s: data.source, view: "words", kind: "cross", layer: String(data.config.N - 1), head: "0", query: "0", off: "", box: "", part: "", grown: "", token: "1", tour: "", stack: "decoder", word: "1", other: "", pos: "3", k: "2",
+  checkpoint: String(data.checkpoints.length),
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
 };
 const at = {};
+
+/* Opens the checkpoint that is looked at; after the last one comes the run's own choice of parameters. */
+function open() {
+  const n = Math.min(at.checkpoint, data.checkpoints.length) || 0;
+  models[n] ??= openModel(data, data.checkpoints[n] && n);
+  model = models[n];
+}
 
 /* Returns a number of `at`, from 0 and below a count. */
 const chosenOf = (name, count) => Math.max(0, Math.min(Math.trunc(at[name]) || 0, count - 1));

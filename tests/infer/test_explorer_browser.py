@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
+from tests import tiny
 from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - a fixture
 from tests.infer.test_demo import NASTY
 from tests.infer.test_explorer import small
@@ -313,3 +314,21 @@ def test_a_position_further_on_is_a_rotation(browser: Browser, file: Path) -> No
     assert alike[0][0] == 64 and alike[0][1] < 64, "d / 2"
     slide(browser, 0, 20)
     np.testing.assert_allclose(browser.value(CELLS)[1], alike, atol=0.06)
+
+
+def test_a_slider_goes_through_checkpoints(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "run.html"
+    model_run = open_run(tiny.write_run(tmp_path / "run"))
+    path.write_text(export.page(export.as_json(model_run, export.spaced(model_run, 2), SOURCE)), encoding="utf-8")
+    opened(browser, path)
+    told = "[document.getElementById('about').textContent, now.logits[0][0]]"
+    about, last = browser.value(told)
+    assert "step 4." in about
+    slider = "document.querySelector('#training input')"
+    assert browser.value(f"[{slider}.min, {slider}.max, {slider}.value]") == ["0", "2", "2"]
+    before = browser.value("document.body.dataset.translated")
+    browser.value(f"{slider}.value = 0; {slider}.dispatchEvent(new Event('input'))")
+    browser.wait_for(f"document.body.dataset.translated != {before}")
+    about, first = browser.value(told)
+    assert "step 1." in about and first != last
+    assert browser.value("location.hash") == "#checkpoint=0"

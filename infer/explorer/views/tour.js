@@ -9,7 +9,7 @@ const TOUR = [
     { view: "heads", kind: "cross", head: "0" }],
   ["How does it know where to look?", "A query is compared with every key; the products become weights. Follow the four tables.",
     { view: "head", kind: "cross", head: "0", query: "2" }],
-  ["Why divide by √d_k?", `Sums of ${model.config.d_k} products are large, and the softmax of large numbers is all or nothing. Below the second table: the largest weight with and without.`,
+  ["Why divide by √d_k?", `Sums of ${data.config.d_k} products are large, and the softmax of large numbers is all or nothing. Below the second table: the largest weight with and without.`,
     { view: "head", kind: "encoder", layer: "0", head: "1", query: "2", off: "scale" }],
   ["Why mask the future?", "In training the whole translation is there. Without the mask a word could look at its own answer: the line below the second table says how much it would.",
     { view: "head", kind: "decoder", layer: "0", head: "0", query: "3" }],
