@@ -20,6 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vaswani import compiled
 from vaswani.interrupt import while_starting
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ def load_run(
     *,
     batch_tokens: int | None = None,
     accept_changes: bool = False,
+    keep_programs: bool = True,
 ) -> LoadedRun:
     """Loads a translator, with the parameters that its config names or those of `checkpoint`: latest, 5000, average:5.
+
+    With `keep_programs`, what jax compiles in this process is kept for the next one, as commands do, unless jax's
+    settings say where; docs/commands.md has more.
 
     `batch_tokens` is how many source positions a batch of its translations has, padding included; None is the default
     of `infer.translate`.
@@ -47,6 +52,8 @@ def load_run(
         checkpoint is damaged; the run's config or tokenizer was changed after its training, unless `accept_changes`;
         or an argument is of a wrong type, or `batch_tokens` below 1.
     """
+    if keep_programs:
+        compiled.keep()
     from vaswani.infer.api import load  # here, since it imports jax, which commands without a model do not need
 
     return load(workdir, checkpoint, batch_tokens, accept_changes)

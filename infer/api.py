@@ -9,7 +9,6 @@ import jax
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError, shown
 from vaswani.infer.attention.maps import AttentionMap, attention_maps
-from vaswani.infer.evaluate.translations import score
 from vaswani.infer.inside.lens import Lens, logit_lens
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
@@ -141,6 +140,8 @@ class LoadedRun:
             raise UserError(f"{counts}: give one for each, at least one")
         check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
+        from vaswani.infer.evaluate.translations import score  # here, since it loads sacrebleu
+
         return score([self.run], sources, self.translate(sources), references, target)
 
     @as_library()

@@ -20,6 +20,7 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,14 @@ _FAILED = "Error (?:reading|writing) persistent compilation cache entry for '(.*
 def keep() -> None:
     """Has jax keep the programs of this process, and of those that it starts, and load what was kept.
 
-    To be called before anything is compiled. Changes nothing if the environment has JAX_COMPILATION_CACHE_DIR or
-    JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not notice a damaged file.
+    To be called before anything is compiled. Changes nothing if the environment, or a program in jax's config, has
+    chosen JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not
+    notice a damaged file.
     """
     root = _root()
     if root is None or ENABLED in os.environ:
         return
-    if DIRECTORY in os.environ and not is_own_folder():
+    if _chosen() and not is_own_folder():
         return
     if _has_no_checksum() or not is_private(root):
         return
@@ -61,6 +63,15 @@ def keep() -> None:
 def is_own_folder() -> bool:
     """Returns whether `keep`, here or in a parent process, chose jax's folder of programs, and not the user."""
     return DIRECTORY in os.environ and Path(os.environ[DIRECTORY]).parent == _root()
+
+
+def _chosen() -> bool:
+    """Returns whether there is a choice of where programs are kept, if any are."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return DIRECTORY in os.environ
+    config = jax.config
+    return DIRECTORY in os.environ or bool(config.jax_compilation_cache_dir) or not config.jax_enable_compilation_cache
 
 
 def _root() -> Path | None:
@@ -97,6 +108,7 @@ def _set(settings: dict[str, Any]) -> None:
             jax.config.update(name, value)
 
 
+@cache
 def _repair(folder: Path) -> None:
     """Deletes damaged programs as jax comes across them, in the place of jax's warning, a paragraph for each.
 

@@ -145,6 +145,24 @@ def test_a_users_own_choice_stays(tmp_path: Path, chosen: dict[str, str], found:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("chosen", ["'jax_compilation_cache_dir', '/mine'", "'jax_enable_compilation_cache', False"])
+def test_a_choice_in_jaxs_own_config_stays(tmp_path: Path, chosen: str) -> None:
+    assert python(f"import jax; jax.config.update({chosen}); {CHOICE}", tmp_path) == "None"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_loads_a_run_keeps_them_unless_told_not_to(tmp_path: Path) -> None:
+    code = """
+import os
+from vaswani import compiled, load_run
+for keeps in (False, True, True):
+    load_run("builtin:quickstart", keep_programs=keeps)
+    print(os.environ.get(compiled.DIRECTORY))
+"""
+    folder = str(tmp_path / "vaswani" / f"{cpus()}-threads")
+    assert python(code, tmp_path).split() == ["None", folder, folder]
+
+
 def test_nothing_is_kept_where_damage_would_go_unnoticed(tmp_path: Path) -> None:
     (tmp_path / "zstandard.py").touch()
     assert python(CHOICE, tmp_path, {"PYTHONPATH": f"{ROOT}:{tmp_path}"}) == "None"
