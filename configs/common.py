@@ -93,8 +93,10 @@ def default() -> ConfigDict:
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
     cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
     cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash (counter-based, faster on CPU)
-    # einsum | chunked (exact as well, in less memory) | a fused kernel: splash (TPU), cudnn (GPU, bfloat16)
-    cfg.model.attention_impl = "einsum"
+    # einsum | chunked (exact as well, faster on long rows, in less memory) | a fused kernel: splash (TPU), cudnn (GPU,
+    # bfloat16) | auto: einsum for rows up to 256, and for longer ones the device's kernel or chunked, if these support
+    # the other keys; it was timed on a CPU only.
+    cfg.model.attention_impl = "auto"
     cfg.model.mixer = "attention"  # or in its place: restricted | strided | linear | recurrent | convolution
     cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, section 4; "strided" adds every r-th
     cfg.model.kernel_width = 3  # positions that "convolution" covers

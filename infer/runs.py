@@ -89,11 +89,11 @@ def open_run(
 
 
 def _for_this_device(model: CommonConfig) -> CommonConfig:
-    """Returns the model, with the einsum, which computes the same, instead of a kernel for another kind of device."""
+    """Returns the model; instead of a kernel for another kind of device it has "auto", which computes the same."""
     platform = compiled_for()
     if not isinstance(model, ModelConfig) or PLATFORMS.get(model.attention_impl, platform) == platform:
         return model
-    return replace(model, attention_impl="einsum")
+    return replace(model, attention_impl="auto")
 
 
 def _check_model(task: Task, config: ConfigDict, model: CommonConfig, params: Any, checkpoint: str) -> None:

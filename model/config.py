@@ -16,7 +16,7 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 GATED = ("geglu", "swiglu")  # feed-forward networks with a gate
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
-ATTENTION_IMPLS = ("einsum", "chunked", "splash", "cudnn")
+ATTENTION_IMPLS = ("auto", "einsum", "chunked", "splash", "cudnn")
 REMATS = ("none", "full", "dots")
 SCORES = ("dot", "additive")
 PREFIXES = ("none", "full", "causal")
@@ -160,7 +160,7 @@ class ModelConfig(CommonConfig):
     softmax_one: bool = False
     qk_norm: bool = False
     remat: str = "none"
-    attention_impl: str = "einsum"
+    attention_impl: str = "auto"
     scan_layers: bool = False
     share_layers: bool = False
     mixer: str = "attention"

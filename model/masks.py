@@ -59,9 +59,7 @@ class Mask(struct.PyTreeNode):
 
 def check_prefix(config: Any) -> None:
     """Rejects, of a `ModelConfig`, what cannot attend to a whole prefix."""
-    can_mask_a_prefix = config.mixer == "attention" and config.attention_impl in ("einsum", "chunked")
-    if config.prefix != "none" and (not can_mask_a_prefix or config.encoding.limit):
+    if config.prefix != "none" and (config.mixer != "attention" or config.encoding.limit):
         raise ValueError(
-            f"model.prefix={config.prefix!r} needs model.mixer=attention, model.attention_impl=einsum or chunked, "
-            "and model.positions other than learned"
+            f"model.prefix={config.prefix!r} needs model.mixer=attention, and model.positions other than learned"
         )

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from vaswani.model.block import Block, Residual, Weights, layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
+from vaswani.model.mixers.kernels import chosen
 from vaswani.model.mixers.kv_cache import KeysValues, StoredKeysValues
 from vaswani.model.noise import Noise, fold
 from vaswani.tokens import Tokens
@@ -116,7 +117,7 @@ class Stack(nn.Module):
         if cache is not None:
             # A search computes the keys and values of the source once, not in every step.
             memory = cache.memory()
-        mask, memory_mask = self._masks(tokens, memory, prefix, is_plain or c.attention_impl == "einsum")
+        mask, memory_mask = self._masks(tokens, memory, prefix, is_plain)
 
         caches: list[Any] = []
         weights = []
@@ -147,29 +148,32 @@ class Stack(nn.Module):
         return x_btd, cache, weights if return_weights else []
 
     def _masks(
-        self, tokens: Tokens, memory: Memory | None, prefix: int, uses_einsum: bool
+        self, tokens: Tokens, memory: Memory | None, prefix: int, is_plain: bool
     ) -> tuple[Mask | None, Mask | None]:
         """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them.
+
+        With `is_plain` that is both.
 
         That of self-attention is None for one more token of each beam, to which the cache shows what is before it.
         """
         segments_bt = tokens.segments_bt
         mask = None
+        length = tokens.positions_bt.shape[1]
         if segments_bt is None:
             # A search has one sentence in a row, of segment 1.
             segments_bt = jnp.ones_like(tokens.positions_bt)
-            uses_einsum = True
+            is_plain = True
         else:
             self._check_length(tokens)
             # Self-attention: to one's own sentence and, in a decoder, to no later position (section 3.2.3).
             mask = Mask(segments_bt, segments_bt, self.causal, prefix)
-            if uses_einsum and self.config.mixer == "attention":
+            if self.config.mixer == "attention" and (is_plain or chosen(self.config, length, length) == "einsum"):
                 mask = mask.with_dense()
         if memory is None:
             return mask, None
         # Encoder-decoder attention: to all of the source of one's own sentence.
         memory_mask = Mask(segments_bt, memory.segments_bs)
-        if uses_einsum:
+        if is_plain or chosen(self.config, length, memory.segments_bs.shape[1]) == "einsum":
             memory_mask = memory_mask.with_dense()
         return mask, memory_mask
 

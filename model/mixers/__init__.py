@@ -51,5 +51,5 @@ def check_mixer(config: Any) -> None:
         raise ValueError(f"{mixer} has no initial values for model.norm=deep; take post or pre")
     if config.mixer == "recurrent" and config.d_model % 2:
         raise ValueError(f"{mixer} needs an even model.d_model, half for each direction; {config.d_model} is odd")
-    if not can.kernels and config.attention_impl != "einsum":
+    if not can.kernels and config.attention_impl not in ("auto", "einsum"):
         raise ValueError(f"{mixer} has no kernel and no chunks; set model.attention_impl=einsum")

@@ -169,17 +169,18 @@ class MultiHeadAttention(Heads):
     ) -> tuple[Float[Array, "b t d"], Float[Array, "b h t s"] | None]:
         """Returns the output [b,t,d] and the weights [b,h,t,s] in float32.
 
-        A mask without `dense_bts` selects the kernel of `config.attention_impl`, if that is one, which returns None for
-        the weights; all else is the einsum. `table_rh` is the stack's table of biases, where positions have one.
+        A mask without `dense_bts` selects what `kernels.chosen` chooses: a kernel returns None for the weights; all
+        else is the einsum. `table_rh` is the stack's table of biases, where positions have one.
         """
         c = self.config
         k_bhsk, v_bhse, positions_bs = keys_values
         q_bhtk = self.queries(x_btd, positions_bt)
-        if mask.dense_bts is None and c.attention_impl == "einsum":
+        impl = kernels.chosen(c, q_bhtk.shape[2], k_bhsk.shape[2])
+        if mask.dense_bts is None and impl == "einsum":
             mask = mask.with_dense()
         if mask.dense_bts is None:
             # A kernel masks by segments and never has the weights [b,h,t,s] in memory.
-            heads_bhte = kernels.attend(c.attention_impl, q_bhtk, k_bhsk, v_bhse, mask)
+            heads_bhte = kernels.attend(impl, q_bhtk, k_bhsk, v_bhse, mask)
             return self.output(heads_bhte), None
 
         # What this config has in place of Q K^T / sqrt(d_k), and between the softmax and V.

@@ -11,21 +11,23 @@ einsum: initialisation; attention maps, which need the weights; and the steps of
 cannot express. A kernel works on blocks of keys, so rows much shorter than a block gain nothing.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from vaswani.model.attention import attention
 from vaswani.model.masks import NO_SEGMENT, Mask
+from vaswani.model.mixers.chunks import one_head
 from vaswani.model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
 BLOCK = 512  # the largest block of queries or keys that we give to splash
-CHUNK = 128  # queries whose weights "chunked" has in memory at a time
+CHUNK = 128  # queries whose weights "chunked" has in memory at a time: of 2,048 keys, a megabyte
+SHORT = 256  # "auto" is the einsum for rows up to here; on an EPYC core chunks are then 1.3 times as fast, 2.5 at 384
 
 
 def attend(
@@ -74,31 +76,25 @@ def compiled_for() -> str:
 def chunked(
     q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
-    """Runs the einsum for `CHUNK` queries at a time; a backward pass computes their weights again."""
-    _, _, t, d_k = q_bhtk.shape
+    """Runs `one_head` on `CHUNK` queries at a time: on a CPU on one head after the other, elsewhere on all at once."""
+    t = q_bhtk.shape[2]
     size = min(CHUNK, t)
     # Only queries are filled up: each chunk sees all keys.
-    q_bhtk, _, _, padded = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
-    chunks = q_bhtk.shape[2] // size
-    # Queries in n chunks of c, the axis that `lax.map` goes through first: [b,h,t,k] -> [n,b,h,c,k].
-    q_nbhck = jnp.moveaxis(q_bhtk.reshape(*q_bhtk.shape[:2], chunks, size, d_k), 2, 0)
-    dtype = q_bhtk.dtype
-    # Every chunk adds to the gradients of keys and values: in bfloat16 each of these sums would be rounded.
-    exact_k_bhsk = k_bhsk.astype(jnp.float32)
-    exact_v_bhse = v_bhse.astype(jnp.float32)
+    q_bhtk, _, _, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
+    each = _one_by_one if compiled_for() == "cpu" else jax.vmap
 
-    @jax.checkpoint
-    def heads(chunk: tuple[Float[Array, "b h c k"], Int[Array, ""]]) -> Float[Array, "b h c e"]:
-        q_bhck, first = chunk
-        k_bhsk = exact_k_bhsk.astype(dtype)
-        v_bhse = exact_v_bhse.astype(dtype)
-        heads_bhce, _ = attention(q_bhck, k_bhsk, v_bhse, padded.dense_from(first, size))
-        return heads_bhce
+    def row(row: tuple[Array, Array, Array, Mask]) -> Array:
+        q_htk, k_hsk, v_hse, mask = row
+        # A batch of one row.
+        mask_of_row = mask.replace(queries_bt=mask.queries_bt[None], keys_bs=mask.keys_bs[None])
+        return each(lambda head: one_head(*head, mask_of_row, size))((q_htk, k_hsk, v_hse))
 
-    heads_nbhce = jax.lax.map(heads, (q_nbhck, size * jnp.arange(chunks)))
-    # [n,b,h,c,e] -> [b,h,n,c,e] -> [b,h,t,e].
-    heads_bhnce = jnp.moveaxis(heads_nbhce, 0, 2)
-    return heads_bhnce.reshape(*q_bhtk.shape[:3], -1)[:, :, :t]
+    return each(row)((q_bhtk, k_bhsk, v_bhse, mask))[:, :, :t]
+
+
+def _one_by_one(function: Callable[[Any], Array]) -> Callable[[Any], Array]:
+    """Returns `jax.vmap` of a function, computed for one after the other."""
+    return lambda arrays: jax.lax.map(function, arrays)
 
 
 def splash(
@@ -175,25 +171,53 @@ def fill_up(
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
 
 
+def chosen(config: Any, t: int, s: int, platform: str | None = None) -> str:
+    """Returns what computes the attention of t queries to s keys: `config.attention_impl`, or for "auto" the fastest.
+
+    That is the einsum where the weights of all queries are few, and wherever the config has what only the einsum
+    supports; else the platform's kernel if it supports the config, or "chunked". The default platform is that compiled
+    for. The choice was timed on a CPU, and not on a TPU or GPU.
+    """
+    if config.attention_impl != "auto":
+        return config.attention_impl
+    if t * s <= SHORT * SHORT:
+        return "einsum"
+    platform = platform or compiled_for()
+    fused = [impl for impl, runs_on in PLATFORMS.items() if runs_on == platform]
+    for impl in (*fused, "chunked"):
+        if missing(config, impl) is None:
+            return impl
+    return "einsum"
+
+
 def check_kernel(config: Any) -> None:
     """Rejects, of a `ModelConfig`, what only the einsum supports. A kernel's device is checked when it is compiled."""
-    if config.attention_impl == "einsum":
+    if config.attention_impl in ("auto", "einsum"):
         return
-    kernel = f"model.attention_impl={config.attention_impl!r}"
+    reason = missing(config, config.attention_impl)
+    if reason is not None:
+        raise ValueError(f"model.attention_impl={config.attention_impl!r} {reason}")
+
+
+def missing(config: Any, impl: str) -> str | None:
+    """Returns why "chunked" or a kernel cannot compute a `ModelConfig`, and what would be right; None if it can."""
     if config.P_drop_attention:
-        raise ValueError(f"{kernel} does not support attention dropout; set model.P_drop_attention=0, or use einsum")
+        return "does not support attention dropout; set model.P_drop_attention=0, or use einsum"
     if config.encoding.adds_bias or config.encoding.distances:
-        raise ValueError(f"{kernel} does not support a bias; model.positions={config.positions} needs einsum")
+        return f"does not support a bias; model.positions={config.positions} needs einsum"
     if config.scores != "dot":
-        raise ValueError(f"{kernel} multiplies queries and keys; model.scores={config.scores} needs einsum")
+        return f"multiplies queries and keys; model.scores={config.scores} needs einsum"
     if config.softmax_one:
-        raise ValueError(f"{kernel} does not support model.softmax_one=True, which needs einsum")
+        return "does not support model.softmax_one=True, which needs einsum"
     if not config.scale_attention:
-        raise ValueError(f"{kernel} always divides by sqrt(d_k); model.scale_attention=False needs einsum")
-    if config.attention_impl == "cudnn" and config.dtype != "bfloat16":
-        raise ValueError(f"{kernel} computes in half precision only; set model.dtype=bfloat16, or use einsum")
-    if config.attention_impl == "cudnn" and (config.d_k != config.d_v or config.d_k % 8 or config.d_k > 256):
-        raise ValueError(
-            f"{kernel} needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {config.d_k} and model.d_v "
-            f"{config.d_v}: change them, or use einsum"
+        return "always divides by sqrt(d_k); model.scale_attention=False needs einsum"
+    if config.prefix != "none" and impl in PLATFORMS:
+        return f"cannot mask a prefix; model.prefix={config.prefix} needs einsum or chunked"
+    if impl == "cudnn" and config.dtype != "bfloat16":
+        return "computes in half precision only; set model.dtype=bfloat16, or use einsum"
+    if impl == "cudnn" and (config.d_k != config.d_v or config.d_k % 8 or config.d_k > 256):
+        return (
+            f"needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {config.d_k} and model.d_v {config.d_v}: "
+            "change them, or use einsum"
         )
+    return None

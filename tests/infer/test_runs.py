@@ -62,7 +62,7 @@ def test_a_run_whose_layers_share_their_parameters_is_opened(
     assert open_run(shared, accept_changes=True).params is params
 
 
-def test_a_run_with_a_kernel_for_another_device_is_read_with_the_einsum(workdir: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_kernel_for_another_device_is_read_with_the_default(workdir: Path, tmp_path: Path) -> None:
     elsewhere = shutil.copytree(workdir, tmp_path / "run")
     config = json.loads((elsewhere / "config.json").read_text())
     config["model"]["attention_impl"] = "splash"

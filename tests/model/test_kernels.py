@@ -21,6 +21,7 @@ from jax.experimental.pallas.ops.tpu import splash_attention as pallas
 from tests.extras import needed
 from tests.tiny import TINY, apply, apply_jitted, noise, padded_ids, perturbed, tokens
 from tests.tolerance import BFLOAT16, assert_close, backward, forward, gradient_error, relative_error
+from vaswani.configs.common import default
 from vaswani.model.attention import attention
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
@@ -153,6 +154,49 @@ def test_cudnn_equals_the_definition(mask):
     assert_equals_the_definition("cudnn", mask, 64, 64, jnp.bfloat16, BFLOAT16)
 
 
+@pytest.mark.parametrize(
+    "changes, platform, expected",
+    [
+        ({}, "cpu", "chunked"),
+        ({}, "tpu", "splash"),
+        ({}, "gpu", "chunked"),
+        ({"dtype": "bfloat16"}, "gpu", "cudnn"),
+        ({"dtype": "bfloat16", "d_k": 32}, "gpu", "chunked"),
+        ({"dtype": "bfloat16"}, "cpu", "chunked"),
+        ({"prefix": "full"}, "tpu", "chunked"),
+        ({"prefix": "full", "dtype": "bfloat16"}, "gpu", "chunked"),
+        ({"P_drop_attention": 0.1}, "tpu", "einsum"),
+        ({"positions": "alibi"}, "cpu", "einsum"),
+        ({"positions": "shaw"}, "cpu", "einsum"),
+        ({"positions": "t5"}, "gpu", "einsum"),
+        ({"scores": "additive"}, "cpu", "einsum"),
+        ({"softmax_one": True}, "cpu", "einsum"),
+        ({"scale_attention": False}, "cpu", "einsum"),
+        ({"attention_impl": "einsum"}, "tpu", "einsum"),
+    ],
+)
+def test_auto_takes_the_kernel_of_the_platform_or_chunks_where_they_support_the_config(changes, platform, expected):
+    config = ModelConfig(10, **changes)
+    assert kernels.chosen(config, 257, 257, platform) == expected
+    assert kernels.chosen(config, 256, 256, platform) == "einsum"
+    assert kernels.chosen(config, 1024, 64, platform) == "einsum"  # the weights to a short source are few
+
+
+@pytest.mark.parametrize("length, is_einsum", [(256, True), (257, False)])
+def test_by_default_rows_of_256_are_computed_by_the_einsum_and_long_ones_are_not(length, is_einsum):
+    ids = jax.ShapeDtypeStruct((1, length), jnp.int32)
+
+    def program(impl):
+        config = dataclasses.replace(TINY, N=1, attention_impl=impl)
+        params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+        model = Transformer(config)
+        return jax.jit(lambda p, x: model.apply({"params": p}, tokens(x), tokens(x))).lower(params, ids).as_text()
+
+    assert ModelConfig(10).attention_impl == default().model.attention_impl == "auto"
+    assert (program("auto") == program("einsum")) is is_einsum
+    assert (program("auto") == program("chunked")) is not is_einsum
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
@@ -161,10 +205,11 @@ def test_cudnn_equals_the_definition(mask):
         pytest.param({"positions": "rope", "norm": "pre", "scan_layers": True, "remat": "dots"}, id="scan-rope-remat"),
     ],
 )
-@pytest.mark.parametrize("impl", ["chunked", "splash"])
+@pytest.mark.parametrize("impl", ["auto", "chunked", "splash"])
 def test_a_model_with_a_kernel_is_the_same_model(interpreter, monkeypatch, impl, changes):
     """Compares logits and gradients at tokens of packed rows; dropout outside attention is the same."""
     monkeypatch.setattr(kernels, "CHUNK", 8)
+    monkeypatch.setattr(kernels, "SHORT", 8)
     config = dataclasses.replace(TINY, P_drop=0.1, dropout_bits="hash", **changes)
     params, rng = perturbed(config), np.random.default_rng(0)
     source, target = (padded_ids(rng, [9, 11], 12, config.vocab_size) for _ in range(2))
@@ -184,10 +229,12 @@ def test_a_model_with_a_kernel_is_the_same_model(interpreter, monkeypatch, impl,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("impl", ["chunked", "splash", "cudnn"])
-def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl):
+@pytest.mark.parametrize("impl", ["auto", "chunked", "splash", "cudnn"])
+def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl, monkeypatch):
     """Runs on CPU, where kernels are rejected."""
-    config = dataclasses.replace(TINY, **HALF)
+    monkeypatch.setattr(kernels, "SHORT", 0)
+    monkeypatch.setattr(kernels, "attend", None)
+    config = dataclasses.replace(TINY, attention_impl="einsum", **HALF)
     kernel = dataclasses.replace(config, attention_impl=impl)
     jax.tree.map(np.testing.assert_array_equal, *(init_params(c, jax.random.key(0)) for c in (kernel, config)))
     params, rng = perturbed(config), np.random.default_rng(1)
@@ -288,13 +335,14 @@ def test_splash_compiles_for_a_tpu_forward_and_backward_on_a_mesh(monkeypatch, d
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"attention_impl": "flash"}, "attention_impl is 'flash'; it must be one of einsum, chunked, splash, cudnn"),
+        ({"attention_impl": "flash"}, "'flash'; it must be one of auto, einsum, chunked, splash, cudnn"),
         ({"attention_impl": "chunked", "P_drop_attention": 0.1}, "set model.P_drop_attention=0"),
         ({"attention_impl": "chunked", "positions": "alibi"}, "alibi needs einsum"),
         ({"attention_impl": "splash", "P_drop_attention": 0.1}, "set model.P_drop_attention=0"),
         ({"attention_impl": "splash", "positions": "alibi"}, "alibi needs einsum"),
         ({"attention_impl": "splash", "positions": "t5"}, "t5 needs einsum"),
         ({"attention_impl": "splash", "scale_attention": False}, "scale_attention=False needs einsum"),
+        ({"attention_impl": "splash", "prefix": "full"}, "prefix=full needs einsum or chunked"),
         ({"attention_impl": "cudnn"}, "set model.dtype=bfloat16"),
         ({"attention_impl": "cudnn", "dtype": "bfloat16", "d_k": 16}, "model.d_k is 16 and model.d_v 64"),
         ({"attention_impl": "cudnn", "dtype": "bfloat16", "d_k": 12, "d_v": 12}, "a multiple of 8"),

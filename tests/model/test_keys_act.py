@@ -26,7 +26,7 @@ from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
 from vaswani.errors import UserError
 from vaswani.ids import EOS
-from vaswani.model.config import ATTENTION_IMPLS, POSITIONS, CommonConfig
+from vaswani.model.config import POSITIONS, CommonConfig
 from vaswani.model.mixers import MIXERS, kernels
 from vaswani.model.noise import Noise
 from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig
@@ -88,8 +88,9 @@ OTHER: dict[str, tuple[Any, ...]] = {
 # How to compute, not what: they change the program and must not change its logits.
 KNOBS = ("remat", "attention_impl", "scan_layers")
 
-KERNELS = [{"attention_impl": impl, "dtype": "bfloat16" if impl == "cudnn" else "float32"} for impl in ATTENTION_IMPLS]
-INSIDE = [*({"mixer": mixer} for mixer in MIXERS), *KERNELS[1:], {"scores": "additive"}]
+KERNELS = [{"attention_impl": impl} for impl in ("chunked", "splash")]
+KERNELS.append({"attention_impl": "cudnn", "dtype": "bfloat16"})
+INSIDE = [*({"mixer": mixer} for mixer in MIXERS), *KERNELS, {"scores": "additive"}]
 POSITIONED = [{"positions": positions} for positions in POSITIONS]
 # Of each task; those that are refused as they are do not count. A language model has all pairs, because nothing attends
 # there beside the mixer: a mixer that ignores a key does not hide behind encoder-decoder attention.
