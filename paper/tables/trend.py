@@ -5,6 +5,8 @@ by their logarithms, the loss in nats. Tests are two-sided. Intervals are Studen
 than there are seeds: for three seeds, 4.3 standard errors on either side.
 """
 
+import itertools
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +21,8 @@ from vaswani.paper.rows import RowRuns
 from vaswani.table import number
 
 DRAWS = 5000
+SPREAD = 10  # times base's standard deviation: of seeds that lie further apart, the pooled variance would be theirs
+APART = math.log(2)  # nats above base's, in every seed: such a row did not train, and its difference from base is moot
 LEVEL = OUTSIDE  # of p: an interval excludes zero where p is below it
 INTERVAL = "± half of the 95 % t interval over the seeds"
 Differences = Mapping[str, Float[np.ndarray, " seeds"]]  # by the name of what is compared
@@ -123,6 +127,41 @@ def p_values_of(differences: Differences) -> dict[str, float]:
     return p_values
 
 
+def trained(row: RowRuns, base: RowRuns) -> bool:
+    """Tells whether a seed of a row ends with less than twice base's perplexity; a row without seeds has not failed."""
+    above = paired_differences(row, base, "perplexity")
+    return not len(above) or bool(above.min() < APART)
+
+
+def pooled(rows: Mapping[str, RowRuns], key: str) -> list[str]:
+    """Returns a note on Dunnett's test of every row against "base", with the variance that all rows share.
+
+    It takes no pairs of seeds, so it has as many degrees of freedom as all rows together, and its p values hold for all
+    comparisons at once. It was added when the results were known. Left out are rows that did not train, and those whose
+    seeds lie more than `SPREAD` times as far apart as base's. [] if base or all other rows have fewer than two seeds.
+
+    Source: Dunnett 1955, "A multiple comparison procedure for comparing several treatments with a control".
+    """
+    seeds = {name: list(by_seed(row, key).values()) for name, row in rows.items() if len(row.scored) > 1}
+    base = seeds.pop("base", [])
+    untrained = [name for name in seeds if not trained(rows[name], rows["base"])]
+    wide = [name for name in seeds if name not in untrained and np.std(seeds[name]) > SPREAD * np.std(base)]
+    taken = {name: of_row for name, of_row in seeds.items() if name not in (*untrained, *wide)}
+    if not base or not taken or not np.ptp([*base, *itertools.chain(*taken.values())]):  # no seed differs: no test
+        return []
+    found = stats.dunnett(*taken.values(), control=base, rng=np.random.default_rng(0))
+    p_values = dict(zip(taken, map(float, found.pvalue), strict=True))
+    clear = _significant(p_values)
+    what = "log perplexity" if key == "perplexity" else key
+    note = (
+        f"{what}, post hoc: by Dunnett's test against base with pooled variance, {100 * LEVEL:g} % for all rows together, "
+        f"{len(clear)} of {len(p_values)} differ ({', '.join(clear) or 'none'})"
+    )
+    left_out = {"did not train": untrained, f"seeds over {SPREAD} times as far apart as base's": wide}
+    reasons = [f"{', '.join(names)} ({why})" for why, names in left_out.items() if names]
+    return [f"{note}; left out: {', '.join(reasons)}" if reasons else note]
+
+
 def design(rows: Mapping[str, RowRuns]) -> list[str]:
     """Returns how many runs the scaled-down models have, and whether base's seeds agree as configs/small.py asks.
 
@@ -193,7 +232,8 @@ def summary(rows: Mapping[str, RowRuns], key: str, paper: Callable[[str], float]
     names = [name for name, row in rows.items() if row.scored]
     if "base" not in names or len(names) < 3:
         return []
-    return [*_agreement(rows, names, key, paper), *_correlation(rows, names, key, paper)]
+    of_names = {name: rows[name] for name in names}
+    return [*_agreement(rows, names, key, paper), *pooled(of_names, key), *_correlation(rows, names, key, paper)]
 
 
 def _agreement(rows: Mapping[str, RowRuns], names: Sequence[str], key: str, paper: Callable[[str], float]) -> list[str]:

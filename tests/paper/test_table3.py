@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import spearmanr
 
 from tests.planted import plant, planted_config, scores
@@ -124,6 +125,24 @@ def test_clear_differences_are_told_from_lucky_ones(tmp_path: Path) -> None:
         "paper's sign; " in line
     )  # A1 is worse than base in the paper, too; C5 is better
     assert line.endswith("by Holm, for 3 comparisons, 2 (A1, C5), 1 of them with the paper's sign")
+
+
+def test_a_pooled_test_stands_beside_the_paired_one_without_rows_that_say_nothing_of_the_variance(
+    tmp_path: Path,
+) -> None:
+    """Where the luck of a seed is not shared pairing buys nothing: the paired test finds no row, the pooled one A1."""
+    of_rows = {"base": (0.0, 0.1, 0.05), "A1": (0.6, 0.4, 0.5), "A2": (0.1, 0.05, 0.0)}
+    of_rows |= {"C3": (0.2, 0.4, 3.0), "big": (2.0, 1.9, 2.1)}
+    for name, of_seeds in of_rows.items():
+        for seed, log in enumerate(of_seeds):
+            plant_row(tmp_path, f"{name}:small", float(np.exp(log)), 50.0 + log, seed)
+    notes = table3.small(find_records(tmp_path)).notes
+    (line,) = [note for note in notes if note.startswith("perplexity: the sign")]
+    assert "by Holm, for 4 comparisons, 1 (big)" in line
+    (line,) = [note for note in notes if note.startswith("log perplexity, post hoc")]
+    expected = stats.dunnett(of_rows["A1"], of_rows["A2"], control=of_rows["base"]).pvalue < 0.05
+    assert expected.tolist() == [True, False]
+    assert "5 % for all rows together, 1 of 2 differ (A1); left out: big (did not train), C3 (seeds over 10" in line
 
 
 def test_the_design_is_met_if_the_seeds_of_base_agree(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from vaswani.paper.tables.trend import (
     Correlation,
     Differences,
     paired_differences,
+    pooled,
     rank_correlation,
     redrawn,
 )
@@ -60,6 +61,8 @@ def tables(records: Records) -> list[Table]:
         f"the design, its rule and its prediction: {FILE}, committed before the first run",
         *conditions,
         *([rule.sentence] if conditions else []),
+        *pooled(runs, "perplexity"),
+        *pooled(runs, "sacrebleu"),
         f"failed: perplexity on validation at update {STEPS // 2} above {NOT_STARTED:g} times base's of the same seed, "
         "even if their schedules differ; such a run may still learn, and it stays in every mean, interval and "
         "correlation",
