@@ -165,7 +165,8 @@ def default() -> ConfigDict:
     # The parameters to use: latest | STEP | best | ema | average:N | average:N@MINUTES | average-best:N
     cfg.decode.checkpoint = "average:5"
 
-    cfg.amx = False  # True: updates compute in bfloat16 on the matrix unit of a CPU that has one (train/amx.py)
+    # True: updates compute in bfloat16, on a CPU with AMX or, from jax 0.12 on, avx512_bf16 (train/cpu_bfloat16.py)
+    cfg.cpu_bfloat16 = False
     cfg.log_every = 50  # updates between metric records
     cfg.diagnose_every = 0  # updates between diagnoses (train/diagnose.py), each as costly as an update; 0 is off
     return cfg

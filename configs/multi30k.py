@@ -11,7 +11,7 @@ Cost:      77 minutes on two CPU cores with AMX, with --config.model.dtype=bfloa
            XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
            --xla_cpu_experimental_ynn_fusion_type=-dot" (jax 0.11), which is 1.5 times as fast as float32 there. The
            flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
-           Today --config.amx=True makes nearly the same choices without them (docs/cpu.md); the minutes are older.
+           Today --config.cpu_bfloat16=True makes nearly the same choices (docs/cpu.md); the minutes are older.
 Predicted: before the 8,000 updates: if what is missing is updates, validation reaches 41 and test 40; if validation
            stays below 40.5, it is not. Validation lies between, and test is just below 40: updates may be part of it.
 Longer:    4,000 further updates from the averaged parameters with 8,192 tokens each (--init, a peak of 2.5e-3, warm-up

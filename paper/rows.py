@@ -19,7 +19,7 @@ from vaswani.table import NOT_RUN, spread
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.
-COMPUTED = ("model.dtype", "model.dropout_bits", "amx")
+COMPUTED = ("model.dtype", "model.dropout_bits", "cpu_bfloat16")
 FREE = (*FREE_KEYS, *COMPUTED, "seed", "data.tokenizer")  # a path; the size of its vocabulary counts
 PATIENCE = "eval.patience"
 

@@ -40,18 +40,21 @@ def read_config(workdir: Path) -> ConfigDict:
 
 
 def completed(recorded: dict[str, Any]) -> dict[str, Any]:
-    """Returns a recorded config with every key: one that it lacks has its default.
+    """Returns a recorded config with today's keys: one that it lacks has its default, and a switch of old is left out.
 
     A key that a run lacks is younger than the run, and the default of a younger key is what runs did before it: a
-    variant that is off, or the only way that there was (subwords, an exact search). A key that someone took out of a
-    run's file gets its default as well; `run.changes` then finds that the file differs from the checkpoint's own.
+    variant that is off, or the only way that there was (subwords, an exact search). A key that there is no more is
+    left out if it is False, for then the run was trained as if there had been none; with any other value it is refused
+    (`check_keys`). A key that someone took out of a run's file gets its default as well; `run.changes` then finds that
+    the file differs from the checkpoint's own.
     """
     # As a file has it: of a tuple, a list.
     whole = json.loads(json.dumps(default().to_dict()))
     for key, value in recorded.items():
         if isinstance(value, dict) and isinstance(whole.get(key), dict):
             value = whole[key] | value
-        whole[key] = value
+        if key in whole or value is not False:
+            whole[key] = value
     return whole
 
 

@@ -24,7 +24,7 @@ from vaswani.run.records import read_metrics
 from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, shardings
 from vaswani.run.signals import Signals
 from vaswani.tasks.task import Batches
-from vaswani.train import amx
+from vaswani.train import cpu_bfloat16
 from vaswani.train.diagnose import make_diagnosis
 from vaswani.train.job import Job, open_job
 from vaswani.train.metrics import NotFiniteError, Reporter
@@ -82,7 +82,7 @@ def train(
     """
     # Config: a wrong one is refused before anything is written.
     model = model_config(cfg, cfg.data.vocab_size or 1)
-    options = amx.compiler_options(cfg.amx)
+    options = cpu_bfloat16.compiler_options(cfg.cpu_bfloat16)
 
     # Until there is an update to save, a signal ends the work at once.
     with Signals(alone=jax.process_count() == 1) as signals, open_folder(cfg, workdir):

@@ -12,7 +12,7 @@ from vaswani.memory import largest_resident
 from vaswani.numbers import counted
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
-from vaswani.train import amx
+from vaswani.train import cpu_bfloat16
 
 # What configs/accelerator.py sets, and what anyone else may want to set for speed.
 SPEED = (
@@ -56,8 +56,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
     ]
     lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))
-    if cfg.amx:
-        lines.append(amx.choice())
+    if cfg.cpu_bfloat16:
+        lines.append(cpu_bfloat16.choice())
     for split, manifest in manifests.items():
         lines.append(f"data.{split}: {_counted(manifest)}")
     return lines

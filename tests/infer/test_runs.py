@@ -165,9 +165,18 @@ def test_a_key_that_an_older_run_lacks_has_its_default(workdir: Path, tmp_path: 
     """Also a whole group of keys."""
     whole = read_config(workdir)
     config = json.loads((workdir / "config.json").read_text())
-    del config["amx"], config["data"]["units"], config["model"]["qk_norm"], config["image"]
+    del config["cpu_bfloat16"], config["data"]["units"], config["model"]["qk_norm"], config["image"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert read_config(tmp_path).to_dict() == whole.to_dict()
+
+
+def test_a_switch_of_an_older_version_is_left_out_only_if_it_was_off(workdir: Path, tmp_path: Path):
+    config = json.loads((workdir / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "amx": False}))
+    assert read_config(tmp_path).to_dict() == read_config(workdir).to_dict()
+    (tmp_path / "config.json").write_text(json.dumps({**config, "amx": True}))
+    with pytest.raises(UserError, match="amx"):
+        read_config(tmp_path)
 
 
 def test_a_checkpoint_of_another_model_is_refused(workdir: Path, tmp_path: Path):

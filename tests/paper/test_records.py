@@ -283,7 +283,7 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
         ({}, [300, 320, 340, 360, 370], [40.0]),
         ({"eval__patience": 2}, [300, 320, 340, 360, 370], []),  # which could have ended it sooner
         ({"checkpoint__every": 5}, [350, 355, 360, 365, 370], []),
-        ({"amx": True}, [300, 320, 340, 360, 370], [40.0]),
+        ({"cpu_bfloat16": True}, [300, 320, 340, 360, 370], [40.0]),
     ],
 )
 def test_a_row_has_its_own_patience_and_averages_its_own_checkpoints(

@@ -476,7 +476,7 @@ def test_a_run_finds_the_code_where_an_installed_package_has_it(
 def test_a_sweep_goes_on_with_code_that_has_newer_keys(tmp_path: Path) -> None:
     config = as_json(default())
     old = copy.deepcopy(config)
-    del old["model"]["qk_norm"], old["eval"]["every_epochs"], old["amx"]
+    del old["model"]["qk_norm"], old["eval"]["every_epochs"], old["cpu_bfloat16"]
     open_plan(tmp_path, plan(config=old))
     Study(tmp_path, plan(config=old), None, 60, "none")  # as the older code does
     recorded = open_plan(tmp_path, plan(config=config))

@@ -32,8 +32,8 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
       UserError: config, topology and slices are inconsistent.
     """
     _check_vocabulary(cfg.data.vocab_size)
-    if cfg.amx and topology != LOCAL:
-        raise UserError(f"config: amx is True; it must be False for {topology}: AMX is a unit of CPUs")
+    if cfg.cpu_bfloat16 and topology != LOCAL:
+        raise UserError(f"config: cpu_bfloat16 is True; it must be False for {topology}, which is no CPU")
     chip, devices = programs.open_topology(topology, slices)
     mesh = programs.topology_mesh(cfg.mesh, devices, slices)
     _check_attention(cfg.model.attention_impl, devices[0].platform, topology)
