@@ -232,4 +232,6 @@ for (const [name, { title }] of Object.entries(VIEWS)) {
 element("source").addEventListener("input", () => go({ s: element("source").value }));
 addEventListener("popstate", () => { read(); translateSentence(); });
 read();
+drawView(); // all but the numbers, so that nothing moves when they come
+document.body.dataset.ready = "";
 translateSentence();

@@ -107,8 +107,14 @@ def test_words_are_completed_and_unknown_ones_named(browser: Browser, file: Path
     assert browser.value("document.getElementById('unknown').textContent") == ""
 
 
-def test_nothing_moves_while_a_sentence_is_typed(browser: Browser, file: Path) -> None:  # noqa: F811
+def test_nothing_moves_while_a_sentence_is_translated_or_typed(browser: Browser, file: Path) -> None:  # noqa: F811
     opened(browser, file)
+    shifts = browser.value("""new Promise(done => {
+        new PerformanceObserver(list => done(list.getEntries().map(entry => entry.value)))
+            .observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => done([]), 300);
+    })""")
+    assert sum(shifts) < 0.02
     tops = "['translation', 'outputs', 'views', 'view'].map(id => document.getElementById(id).offsetTop)"
     before = browser.value(tops)
     for text in ("T", "The zebra", "The dog sees the tired doctor in the old kitchen of the small house today. " * 3):
