@@ -198,6 +198,10 @@ def test_switches_change_the_translation(browser: Browser, file: Path) -> None: 
             switch(browser, name)
             assert browser.value(TRANSLATION) == whole
     assert "off" not in browser.value("location.hash"), "with only this head, it is not out"
+    switch(browser, "positions")
+    bag = browser.value(TRANSLATION)
+    switch(browser, "order")
+    assert browser.value(TRANSLATION) == bag, "as the tour says"
     assert len(set(found.values())) == 6
 
 

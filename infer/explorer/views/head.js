@@ -42,6 +42,7 @@ VIEWS.head = {
     const weights = own("weights");
     
 
+    make("p", told(own("products"), t), root);
     step(root, "1. A query and the keys", "q = x W^Q,  k = x W^K",
       `“${queries[t].trim()}” asks with ${d_k} numbers, and each key answers with as many.`);
     grid(root, { name: "query and keys", rows: ["q", ...keys.map(key => "k " + key.trim())], columns: numbered(d_k).map(([n]) => n + 1),
@@ -53,8 +54,6 @@ VIEWS.head = {
     grid(root, { name: "from products to weights", rows: keys,
       columns: ["q · k", isDivided ? `/ √${d_k}` : "not divided", "mask", "softmax"], values: table.map(row => row.map((value, c) => [value, c])),
       text: ([value, c]) => c === 3 ? share(value) : short(value), heat: ([value, c]) => c === 3 ? value : 0 });
-    make("p", told(own("products"), t), root, "caption");
-
     step(root, "3. The values, weighted and added", "z = Σ weight · v", "Before each value stands its weight; the sum is what this head passes on.");
     const v = ofKeys("v");
     grid(root, { name: "values and their weighted sum", rows: [...keys.map((key, s) => `${share(weights[s])} v ${key.trim()}`), "sum"],
