@@ -201,7 +201,7 @@ function drawView() {
   refreshTraining();
   for (const link of element("views").children) {
     link.href = "#" + new URLSearchParams({ ...at, view: link.dataset.view });
-    link.toggleAttribute("aria-current", link.dataset.view === at.view);
+    link.setAttribute("aria-current", link.dataset.view === at.view ? "page" : "false");
   }
   const view = VIEWS[at.view];
   const root = element("view");

@@ -88,7 +88,7 @@ def test_the_address_holds_sentence_and_view(browser: Browser, file: Path) -> No
     typed(browser, SENTENCE)
     assert browser.value("location.hash.slice(1)") == urlencode({"s": SENTENCE})
     browser.value("history.back()")
-    browser.wait_for("document.querySelector('#views [aria-current]').dataset.view == 'heads'")
+    browser.wait_for("document.querySelector('#views [aria-current=page]').dataset.view == 'heads'")
     browser.wait_for("document.querySelectorAll('.matrix td').length == 5 * 5")
 
 
@@ -132,6 +132,51 @@ def test_arrow_keys_reach_every_number(browser: Browser, file: Path) -> None:  #
     assert browser.value("document.querySelectorAll('.grid [tabindex=\"0\"]').length") == 1, "one stop for Tab"
     press(browser, "End", "ArrowRight", "Home", "ArrowUp", "ArrowUp")
     assert browser.value("document.activeElement.title") == "\u2009Der, p", "it stays inside"
+
+
+def test_a_screen_reader_finds_names_and_headers(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="head", tour=4)
+    nodes = browser.ask("Accessibility.getFullAXTree")["nodes"]
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        names.setdefault(node.get("role", {}).get("value", ""), []).append(node.get("name", {}).get("value", ""))
+    assert {"query and keys", "from products to weights"} <= set(names["grid"])
+    assert len(names["gridcell"]) > 500
+    assert names["gridcell"].count("") <= len(names["grid"]), "the corner of each table"
+    assert {"q", "output"} <= set(names["rowheader"]) and "softmax" in names["columnheader"]
+    for role in ("button", "combobox", "checkbox", "link", "textbox"):
+        assert all(names.get(role, ["none"])), role
+    changes = """new Promise(done => {
+        let count = 0;
+        new MutationObserver(() => { count++; }).observe(document.getElementById("tour"), { childList: true });
+        go({ query: "1" });
+        setTimeout(() => done(count), 50);
+    })"""
+    assert browser.value(changes) == 0, "the tour is not read out again"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_marks_can_be_told_from_the_ground(browser: Browser, file: Path, scheme: str) -> None:  # noqa: F811
+    browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    opened(browser, file)
+    contrasts = browser.value("""(() => {
+        const light = name => {
+            const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+            const [red, green, blue] = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16) / 255)
+                .map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+            return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+        };
+        const contrast = (one, other) => Math.max(light(one), light(other)) / Math.min(light(one), light(other));
+        return ["--ink", "--soft", "--mark"].map(name => contrast(name, "--paper")).concat(contrast("--ink", "--heat"));
+    })()""")
+    assert min(contrasts) >= 4.5, contrasts
+
+
+@pytest.mark.parametrize("view", ["words", "heads", "map", "head", "beam", "decoder", "inside", "positions"])
+def test_every_view_fits_320_pixels(browser: Browser, file: Path, view: str) -> None:  # noqa: F811
+    browser.ask("Emulation.setDeviceMetricsOverride", width=320, height=800, deviceScaleFactor=1, mobile=False)
+    opened(browser, file, view=view, s=SENTENCE, tour=4)
+    assert browser.value("document.documentElement.scrollWidth") <= 320
 
 
 def test_one_viewer_listens_to_the_colour_scheme(browser: Browser, file: Path) -> None:  # noqa: F811
@@ -226,7 +271,7 @@ def test_every_box_of_the_figure_has_its_numbers(browser: Browser, file: Path, n
     if norm == "post":
         assert browser.value("document.querySelector('.shape').textContent") == "5 positions × 4 heads × 5 keys"
     browser.value("document.querySelector('.panel a').click()")
-    browser.wait_for("document.querySelector('#views [aria-current]').dataset.view == 'head'")
+    browser.wait_for("document.querySelector('#views [aria-current=page]').dataset.view == 'head'")
     assert not [e for e in browser.events if e["method"] == "Runtime.exceptionThrown"]
 
 

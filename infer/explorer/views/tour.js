@@ -23,8 +23,10 @@ const TOUR = [
 ];
 
 function drawTour() {
-  const n = at.tour === "" ? -1 : chosenOf("tour", TOUR.length);
   const root = element("tour");
+  if (root.dataset.step === at.tour) return; // not drawn again, as it is read out when it changes
+  root.dataset.step = at.tour;
+  const n = at.tour === "" ? -1 : chosenOf("tour", TOUR.length);
   const key = root.contains(document.activeElement) && document.activeElement.dataset.key;
   root.replaceChildren();
   const button = (text, to) => {
