@@ -22,7 +22,7 @@ the reason, with predictions made before they were run. Depth: if C3 fails becau
 then with pre-norm it is not worse than base with pre-norm. Size: if big fails because dropping 0.3 of 128 units hides
 too much of so small a corpus, then with base's P_drop of 0.1 it is better than base.
 
-Outcome: both predictions came true (docs/tables.md; that of big by Holm in BLEU, not in perplexity), but one run
+Outcome: both predictions came true (lab/docs/tables.md; that of big by Holm in BLEU, not in perplexity), but one run
 contradicts the reason given for big. This model with P_drop 0.3 and seed 0, `optim.lr=0.35 optim.warmup=400` in place
 of 0.7 and 200, ends at validation perplexity 1.18 and 91.7 BLEU (on record with 0.7 and 200: 4.48 and 22.4). Big minus
 base is then -0.125 in log perplexity, the paper's -0.128. So big seems to start badly, not to drop too much. C3 with

@@ -7,6 +7,8 @@ The verdict of a claim is one of these:
   the claimed one, and refuted if it is the opposite.
 - "met", "not met": whether a published number, or what a design predicts of a number, is reached; "neither" if the
   mean does not reach it and the interval does not exclude it.
+- "did not train": with every seed the row ends with more than twice the perplexity of the row that it is compared with,
+  so its difference says nothing of what it changes.
 - "open": there are too few seeds to say. "not run": there is no record.
 - "no rule": measured, with no published number and no rule that could have failed.
 """
@@ -22,11 +24,11 @@ from vaswani.intervals import with_interval
 from vaswani.paper.records import RunRecord
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.cost import cost
-from vaswani.paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value
+from vaswani.paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value, trained
 from vaswani.table import NOT_RUN, Code, Table, mean, number
 
-OPEN, NO_RULE = "open", "no rule"
-VERDICTS = ("shown", "refuted", "neither", "met", "not met", OPEN, NOT_RUN, NO_RULE)
+OPEN, NO_RULE, UNTRAINED = "open", "no rule", "did not train"
+VERDICTS = ("shown", "refuted", "neither", "met", "not met", UNTRAINED, OPEN, NOT_RUN, NO_RULE)
 NO_NUMBER = "-"  # nothing is published
 NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 HEAD = (
@@ -214,6 +216,15 @@ def verdict_by_sign(differences: Float[np.ndarray, " seeds"], p: float | None, s
     if p >= LEVEL:
         return "neither"
     return "shown" if np.sign(differences.mean()) == sign else "refuted"
+
+
+def if_trained(cards: Sequence[Card], claims: Sequence[Claim]) -> list[Card]:
+    """Puts "did not train" in place of the verdict on a row that did not, beside the row it is compared with."""
+    judged: list[Card] = []
+    for card, claim in zip(cards, claims, strict=True):
+        row, base = claim.rows
+        judged.append(card if trained(row, base) else card._replace(verdict=UNTRAINED))
+    return judged
 
 
 def met(is_met: bool) -> str:

@@ -11,6 +11,7 @@ from lab.cards.card import (
     Claim,
     between,
     compare,
+    if_trained,
     measure,
     met,
     shown_mean,
@@ -19,6 +20,7 @@ from lab.cards.card import (
     verdict_by_number,
 )
 from lab.studies.multi30k_raw.design import SEEDS
+from lab.studies.second.first import COMPARED
 from vaswani.configs.small import CORRELATION, SEEDS_BLEU, SEEDS_PERPLEXITY
 from vaswani.paper.published import MULTI30K, TABLE2, TABLE3, TABLE4
 from vaswani.paper.records import Records
@@ -122,7 +124,7 @@ def _table2(records: Records) -> list[Card]:
         published = f"{difference(printed['big', pair], printed['base', pair], 1)}, Table 2"
         text = f"scaled down, big is better than base, {pair}"
         claims.append(between(text, big, base, "sacrebleu", 1, published))
-    return cards + compare(about, claims, 2)
+    return cards + if_trained(compare(about, claims, 2), claims)
 
 
 def _reached(about: str, text: str, row: RowRuns, key: str, published: float, source: str, sign: int = 1) -> Card:
@@ -208,7 +210,8 @@ def _rows(models: dict[str, RowRuns]) -> list[Card]:
         text = f"{name} ({table3.changed(f'{name}:small')}) is {direction} than base"
         published = f"{difference(np.log(_paper(name)), np.log(_paper('base')), 3)}, Table 3"
         claims.append(Claim(text, [row, models["base"]], found.get(name, NO_SEEDS), sign, published))
-    return compare("Table 3: scaled-down models row by row, log perplexity minus base's", claims, 3)
+    made = compare("Table 3: scaled-down models row by row, log perplexity minus base's", claims, 3)
+    return if_trained(made, claims)
 
 
 def _why(records: Records) -> list[Card]:
@@ -220,11 +223,12 @@ def _why(records: Records) -> list[Card]:
         "big-drop": ("with base's dropout rate big (big-drop) is better than base", -1),
     }
     claims: list[Claim] = []
-    for name, minus in table3.COMPARED:
+    for name, minus in COMPARED:
         row, base = (row_runs(records, f"{table3.FILE}:{one}:small", "valid") for one in (name, minus))
         text, sign = texts[name]
         claims.append(between(text, row, base, "perplexity", sign))
-    return compare("Table 3: why two scaled-down models are worse, log perplexity minus base's", claims, 3)
+    made = compare("Table 3: why two scaled-down models are worse, log perplexity minus base's", claims, 3)
+    return if_trained(made, claims)
 
 
 def _table4(records: Records) -> list[Card]:

@@ -211,10 +211,21 @@ def test_the_design_of_the_scaled_down_models_is_judged_as_a_whole(tmp_path: Pat
 
 
 def test_a_row_with_the_opposite_sign_is_refuted_and_the_design_not_met(tmp_path: Path) -> None:
-    made = small_models(tmp_path, big=3.0)
+    made = small_models(tmp_path, big=1.3)
     assert about(made, "big (d_model").verdict == "refuted"
     signs = about(made, "every row's difference from base")
     assert (signs.ours, signs.verdict) == ("17 of 18", "not met")
+
+
+def test_a_row_that_did_not_train_is_not_refuted(tmp_path: Path) -> None:
+    made = small_models(tmp_path, big=3.0)
+    assert about(made, "big (d_model").verdict == "did not train"
+    assert about(made, "big is worse than base").verdict == "did not train"
+    assert about(made, "C1 (N 1) is higher").verdict == "shown"
+    for size, values in (("base", (1.3, 1.3)), ("big", (2.7, 5.0))):
+        plant_each(tmp_path, table2.config_of(size, "en-de", ":small"), values, "perplexity", sacrebleu=50.0)
+    made = of_tables.cards(find_records(tmp_path))
+    assert about(made, "scaled down, big is better than base, en-de").verdict == "did not train"
 
 
 def second_design(folder: Path, seeds: int, base: float = 1.3, **moved: float) -> list[Card]:

@@ -9,10 +9,12 @@ from scipy import stats
 from lab.studies.choice import choice
 from lab.studies.second import study as second
 from lab.studies.second.design import EQUIVALENT, PRIMARY, get_config
+from lab.studies.second.first import COMPARED, why
 from tests.conftest import ROOT
 from tests.planted import plant, planted_config, scores
 from vaswani.configs.ablations import ROWS
 from vaswani.paper.records import Records, find_records
+from vaswani.paper.tables import table3
 
 EMPTY = Records([], [], [], [])
 SEEDS = np.array([-0.004, 0.001, 0.003])
@@ -124,7 +126,7 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
     for schedule, perplexity in (("steep", 3.0), ("gentle", 2.5)):
         config = planted_config(f"{second.FILE}:C3:{schedule}", seed=0)
         plant(tmp_path / schedule, config, validations=[(500, 9.0), (1_000, perplexity)])
-    stage_2, stage_1 = second.tables(find_records(tmp_path))
+    stage_2, stage_1, _ = second.tables(find_records(tmp_path))
     (line,) = (line for line in stage_1.rows if line[0] == "C3")
     assert line == ("C3", "3.000", "2.500", "gentle")
     (line,) = (line for line in stage_2.rows if line[0] == "C3")
@@ -133,7 +135,7 @@ def test_the_lower_perplexity_chooses_and_a_tie_goes_to_steep(tmp_path: Path) ->
 
 
 def test_every_row_has_the_schedule_that_its_recorded_runs_chose() -> None:
-    _, stage_1 = second.tables(find_records(ROOT / "lab" / "studies" / "second"))
+    _, stage_1, _ = second.tables(find_records(ROOT / "lab" / "studies" / "second"))
     assert {line[0]: line[-1] for line in stage_1.rows} == second.CHOSEN
 
 
@@ -146,15 +148,29 @@ def test_a_run_that_has_not_started_half_way_is_said_and_stays(tmp_path: Path, m
             late = half_way_of_seeds[row][seed - 1]
             kept = scores(config, "test", 50.0, perplexity=perplexity + seed / 100)
             plant(tmp_path / f"{row}{seed}", config, kept, validations=[(500, late), (1_000, perplexity)])
-    main, _ = second.tables(find_records(tmp_path))
+    main, *_ = second.tables(find_records(tmp_path))
     assert {line[main.head.index("seeds")] for line in main.rows} == {"0"}, "no row has chosen its schedule"
     monkeypatch.setattr(second, "CHOSEN", dict.fromkeys(ROWS, "steep"))
     config = planted_config(second.config_of("C3"), seed=4)  # of no design
     plant(tmp_path / "C34", config, scores(config, "test", 50.0, perplexity=1.0))
-    main, _ = second.tables(find_records(tmp_path))
+    main, *_ = second.tables(find_records(tmp_path))
     lines = {line[0]: dict(zip(main.head, line, strict=True)) for line in main.rows}
     assert (lines["C3"]["failed seeds"], lines["C2"]["failed seeds"]) == ("1", "")
     assert lines["C3"]["seeds"] == "2" and lines["C3"]["log perplexity − base: ours"].startswith("+0.9")
     assert get_config("C3").steps == 1_000
     second.plot(find_records(tmp_path), tmp_path / "second.svg")
     assert (tmp_path / "second.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_the_models_that_fail_stand_beside_those_without_the_suspect(tmp_path: Path) -> None:
+    for name, perplexity in (("base", 1.5), ("C3", 1.8), ("base-pre", 1.4), ("C3-pre", 1.2)):
+        config = planted_config(f"{table3.FILE}:{name}:small")
+        plant(tmp_path / name, config, scores(config, "valid", 50.0, perplexity=perplexity))
+    table = why(find_records(tmp_path))
+    found = {cells[0]: dict(zip(table.head, cells, strict=True)) for cells in table.rows}
+    assert found["C3"]["log perplexity: difference"] == "+0.182"  # log(1.8 / 1.5)
+    assert found["C3-pre"]["minus"] == "base-pre"
+    assert found["C3-pre"]["log perplexity: difference"] == "−0.154"  # log(1.2 / 1.4)
+    assert found["big-drop"]["perplexity"] == "not run"
+    for name, other in COMPARED:  # like with like: where the norm is the suspect, both sides have the other one
+        assert ("norm" in table3.changed(f"{name}:small")) == ("norm" in table3.changed(f"{other}:small"))

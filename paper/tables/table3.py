@@ -14,13 +14,11 @@ from vaswani.paper.published import TABLE3, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
-from vaswani.paper.tables.trend import INTERVAL, design, paired_differences, summary, tested
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
 from vaswani.run.folder import model_config
 from vaswani.table import Table, difference, mean, number, spread
 
 FILE = "configs/ablations.py"
-# Scaled-down models, each with the one that it is compared with: as the paper's rows, and with the suspect taken away.
-COMPARED = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"
 HEAD = (
     "row",
@@ -54,8 +52,8 @@ SMALL_HEAD = (
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the rows at both scales, and why two of the scaled-down models fail."""
-    return [full(records), small(records), why(records)]
+    """Returns the rows at both scales."""
+    return [full(records), small(records)]
 
 
 def full(records: Records) -> Table:
@@ -94,12 +92,18 @@ def full(records: Records) -> Table:
 
 
 def small(records: Records) -> Table:
-    """Returns the scaled-down models: how far each row is from base, in the paper and here."""
+    """Returns the scaled-down models: how far each row is from base, in the paper and here.
+
+    A row that did not train has no line: how far it is from base says nothing of what it changes.
+    """
     models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for name in TABLE3}
     base = models["base"]
     paper_base = TABLE3["base"]
     rows: list[tuple[str, ...]] = []
+    untrained = [name for name, row in models.items() if not trained(row, base)]
     for name, row in models.items():
+        if name in untrained:
+            continue
         paper = TABLE3[name]
         rows.append(
             (
@@ -120,6 +124,7 @@ def small(records: Records) -> Table:
         SETTING,
         f"− base, ours: mean over the seeds that both rows have, {INTERVAL}; perplexity and sacreBLEU: mean over the "
         "seeds, ± standard deviation",
+        *(f"{name} {UNTRAINED}; the notes below count it, as the design does" for name in untrained),
         *run_notes(models),
         *design(models),
         *summary(models, "perplexity", lambda name: TABLE3[name].perplexity),
@@ -128,35 +133,6 @@ def small(records: Records) -> Table:
     ]
     title = "Table 3, scaled-down models: an eighth of the width, half of the layers, built-in corpus"
     return Table("table3-small", title, SMALL_HEAD, rows, notes)
-
-
-def why(records: Records) -> Table:
-    """Returns the experiments on scaled-down models that are worse than base; configs/ablations.py predicted them."""
-    models = {name: row_runs(records, f"{FILE}:{name}:small", "valid") for pair in COMPARED for name in pair}
-    head = ("row", "changed", "minus", "log perplexity: difference", "BLEU: difference", "perplexity", "seeds", "cost")
-    logs = {name: paired_differences(models[name], models[minus], "perplexity") for name, minus in COMPARED}
-    bleu = {name: paired_differences(models[name], models[minus], "sacrebleu") for name, minus in COMPARED}
-    rows: list[tuple[str, ...]] = [
-        (
-            models[name].label(name),
-            changed(f"{name}:small"),
-            minus,
-            with_interval(logs[name], 3),
-            with_interval(bleu[name], 2),
-            models[name].shown("perplexity", 3),
-            str(len(models[name].scored)),
-            cost(models[name].scored),
-        )
-        for name, minus in COMPARED
-    ]
-    notes = [
-        f"difference: mean over the seeds that both rows have, {INTERVAL}",
-        *tested(logs, "log perplexity"),
-        *tested(bleu, "BLEU"),
-        *run_notes(models),
-        *caveat_notes(models),
-    ]
-    return Table("table3-why", "Table 3, scaled-down models: why C3 and big are worse than base", head, rows, notes)
 
 
 def changed(argument: str) -> str:

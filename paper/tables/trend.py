@@ -21,6 +21,7 @@ from vaswani.paper.rows import RowRuns
 from vaswani.table import number
 
 DRAWS = 5000
+UNTRAINED = "did not train with base's schedule: with every seed its perplexity is more than twice base's"
 SPREAD = 10  # times base's standard deviation: of seeds that lie further apart, the pooled variance would be theirs
 APART = math.log(2)  # nats above base's, in every seed: such a row did not train, and its difference from base is moot
 LEVEL = OUTSIDE  # of p: an interval excludes zero where p is below it
@@ -154,8 +155,8 @@ def pooled(rows: Mapping[str, RowRuns], key: str) -> list[str]:
     clear = _significant(p_values)
     what = "log perplexity" if key == "perplexity" else key
     note = (
-        f"{what}, post hoc: by Dunnett's test against base with pooled variance, {100 * LEVEL:g} % for all rows together, "
-        f"{len(clear)} of {len(p_values)} differ ({', '.join(clear) or 'none'})"
+        f"{what}, post hoc: by Dunnett's test against base with pooled variance, {100 * LEVEL:g} % for all rows "
+        f"together, {len(clear)} of {len(p_values)} differ ({', '.join(clear) or 'none'})"
     )
     left_out = {"did not train": untrained, f"seeds over {SPREAD} times as far apart as base's": wide}
     reasons = [f"{', '.join(names)} ({why})" for why, names in left_out.items() if names]

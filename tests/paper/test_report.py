@@ -16,6 +16,7 @@ import pytest
 
 from tests import tiny
 from tests.planted import plant, planted_config, scores
+from vaswani.configs.ablations import WHY
 from vaswani.errors import UserError
 from vaswani.paper import figures
 from vaswani.paper.__main__ import TABLES
@@ -25,7 +26,6 @@ from vaswani.paper.records import Records, find_records, newest_with_checkpoints
 from vaswani.paper.report.curves import curves, other_curves, trends
 from vaswani.paper.report.report import report
 from vaswani.paper.rows import load, row_runs
-from vaswani.paper.tables import table3
 from vaswani.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
@@ -222,6 +222,6 @@ def test_no_two_tables_of_a_file_have_one_name() -> None:
 
 def test_every_row_of_the_papers_tables_has_its_command() -> None:
     commanded = {(table, row) for table, row, _ in commands().rows}
-    compared = {f"{name}:small" for pair in table3.COMPARED for name in pair}
+    compared = {f"{name}:small" for name in WHY}
     assert compared <= {row for table, row in commanded if table == "table3"}
     assert set(TABLES) <= {table for table, _ in commanded}

@@ -11,6 +11,7 @@ from scipy import stats
 from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_seeds
 from lab.studies.choice import stage_1
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
+from lab.studies.second.first import why
 from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from vaswani.intervals import half_interval, with_interval
@@ -42,7 +43,7 @@ NOT_STARTED = 4.0  # times base's perplexity, half-way through training
 
 
 def tables(records: Records) -> list[Table]:
-    """Compares the rows of Table 3 with base, as the paper does, with the verdict in the notes."""
+    """Compares the rows of Table 3 with base, as the paper does, then those of the first design that fail."""
     runs = rows(records)
     columns = {
         "kind": lambda name, runs: kind(name),
@@ -70,7 +71,8 @@ def tables(records: Records) -> list[Table]:
         f"beyond {MARGIN:g}. The design has neither verdict; both were added when the results were known",
     ]
     study = table("second", TITLE, "row", columns, runs, notes)
-    return [study, stage_1(records, study, FILE, dict.fromkeys(NAMES, SCHEDULES), "schedule", CHOSEN)]
+    options = dict.fromkeys(NAMES, SCHEDULES)
+    return [study, stage_1(records, study, FILE, options, "schedule", CHOSEN), why(records)]
 
 
 def rows(records: Records) -> Runs:
