@@ -1,5 +1,6 @@
 """A recorded run, trained again: its commands, what is compared, what is refused, and one from end to end."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -102,8 +103,8 @@ def test_a_search_that_ended_otherwise_than_the_run_s_is_repeated_as_it_was(
     [
         (1.31, "b", 0.017, "repeated: the loss differs by +0.0077 nats, and may by 0.017"),  # log(1.31 / 1.3)
         (1.28, "b", 0.017, "repeated: the loss differs by −0.0155 nats"),
-        (1.27, "b", 0.017, "NOT repeated: the loss differs by −0.0233 nats"),
-        (1.31, "b", 0.005, "NOT repeated: the loss differs by +0.0077 nats, and may by 0.005"),
+        (1.27, "b", 0.017, "another processor: the loss differs by −0.0233 nats"),
+        (1.31, "b", 0.005, "another processor: the loss differs by +0.0077 nats, and may by 0.005"),
         (1.3, "a", 0.0, "repeated: the parameters are the same, bit for bit; the loss differs by +0.0000"),
     ],
 )
@@ -207,6 +208,21 @@ def test_the_record_states_the_tolerance_and_the_flag_overrides_it(
     monkeypatch.setattr(reproduce, "repeat", lambda record, folder: again)
     assert reproduce.main("layers/one", SimpleNamespace(workdir=None, tolerance=flag)) == status
     assert f"the loss differs by +0.0077 nats, and may by {allowed}\n" in capsys.readouterr().out
+
+
+def test_the_seeds_of_a_row_say_by_how_much_its_loss_may_differ(tmp_path: Path) -> None:
+    """Losses of 0.2, 0.3 and 0.4 have a standard deviation of 0.1; another row and another split do not count."""
+    other = CONFIG | {"model": CONFIG["model"] | {"N": 5}}
+    rows = [(CONFIG, 0.2, "test"), (CONFIG, 0.3, "test"), (CONFIG, 0.4, "test"), (other, 9.0, "test")]
+    for seed, (config, loss, split) in enumerate([*rows, (CONFIG, 9.0, "valid")]):
+        content = {"name": f"layers/{seed}", "config": config | {"seed": seed}, "caveats": [], "launches": [LAUNCH]}
+        content["evaluation"] = scores(config, split, 80.0, perplexity=math.exp(loss))
+        content["training"] = {"steps": config["steps"], "minutes": 2.0, "validations": []}
+        save(tmp_path / "records.jsonl", content)
+    runs = {run.record: run for run in find_records(tmp_path).runs}
+    assert reproduce.tolerance_of(runs["layers/0"]) == pytest.approx(0.3)
+    assert reproduce.tolerance_of(runs["layers/3"]) == 0.017, "a single seed leaves what the record states"
+    assert reproduce.tolerance_of(runs["layers/0"]._replace(tolerance=0.5)) == 0.5
 
 
 @pytest.mark.slow
