@@ -4,7 +4,8 @@ The verdict of a claim is one of these:
 
 - "shown", "refuted", "neither": by the rule of a design, or, where no design fixed one, by a two-sided t-test over the
   seeds, corrected by Holm's method where a table compares several rows: below 5 %, the claim is shown if the sign is
-  the claimed one, and refuted if it is the opposite.
+  the claimed one, and refuted if it is the opposite. A claim that there is no difference, or none above, is refuted
+  only if the 95 % interval lies wholly beyond a margin. Of runs whose code cannot be checked out neither is said.
 - "met", "not met": whether a published number, or what a design predicts of a number, is reached; "neither" if the
   mean does not reach it and the interval does not exclude it.
 - "did not train": with every seed the row ends with more than twice the perplexity of the row that it is compared with,
@@ -20,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.reproduce.command import RECORDS, obstacle
-from vaswani.intervals import with_interval
+from vaswani.intervals import half_interval, with_interval
 from vaswani.paper.records import RunRecord
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.cost import cost
@@ -30,6 +31,7 @@ from vaswani.table import NOT_RUN, Code, Table, mean, number
 OPEN, NO_RULE, UNTRAINED = "open", "no rule", "did not train"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", UNTRAINED, OPEN, NOT_RUN, NO_RULE)
 NO_NUMBER = "-"  # nothing is published
+MARGIN = 0.03  # nats: below the smallest difference that the second design of Table 3 calls one
 NO_SEEDS: Float[np.ndarray, " seeds"] = np.array([])  # where the number is not a mean over seeds
 HEAD = (
     "claim",
@@ -104,7 +106,8 @@ class Claim(NamedTuple):
     """What is claimed of some rows: the first is the one that the claim is about, others are what it is compared with.
 
     `values` has a number of each seed, mostly the difference of two rows. `sign` is that of the difference if the claim
-    is true, 0 if the claim is that there is none. `ours` is "" where the mean of the values is the number to show.
+    is true, 0 if the claim is that there is none; where a claim says that there is none, or none above, the interval
+    must lie wholly beyond `margin` to refute it. `ours` is "" where the mean of the values is the number to show.
     """
 
     text: str
@@ -113,6 +116,7 @@ class Claim(NamedTuple):
     sign: int = 0
     published: str = NO_NUMBER
     ours: str = ""
+    margin: float = 0.0
 
 
 def between(text: str, row: RowRuns, base: RowRuns, key: str, sign: int, published: str = NO_NUMBER) -> Claim:
@@ -164,6 +168,9 @@ def compare(about: str, claims: Sequence[Claim], digits: int) -> list[Card]:
         if not len(claim.values):
             card = card.without_runs()
         verdict = verdict_by_sign(claim.values, corrected.get(claim.text), claim.sign)
+        within = claim.margin > 0 and not is_beyond(claim.values, claim.margin)
+        if (verdict == "refuted" and within) or (verdict in ("shown", "refuted") and card.caveats):
+            verdict = "neither"
         cards.append(card._replace(p=shown_p(p_values, claim.text), verdict=verdict))
     return cards
 
@@ -225,6 +232,12 @@ def if_trained(cards: Sequence[Card], claims: Sequence[Claim]) -> list[Card]:
         row, base = claim.rows
         judged.append(card if trained(row, base) else card._replace(verdict=UNTRAINED))
     return judged
+
+
+def is_beyond(values: Float[np.ndarray, " seeds"], margin: float) -> bool:
+    """Tells whether the 95 % t interval of the mean lies wholly beyond the margin, on one side of it."""
+    half = half_interval(values)
+    return half is not None and bool(abs(values.mean()) - half > margin)
 
 
 def met(is_met: bool) -> str:

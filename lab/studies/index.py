@@ -20,7 +20,7 @@ STUDIES = {  # by the name of its folder
     "distance": "whether distant words matter more to some layers",
     "norms": "where post-norm fails to start",
     "mup": "whether the best learning rate stays the same as a model grows",
-    "optimisers": "which optimiser is the fastest",
+    "optimisers": "which optimiser is the fastest in the first 300 updates",
     "g2p": "from letters to phones in ten languages",
 }
 

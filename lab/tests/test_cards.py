@@ -13,7 +13,7 @@ import pytest
 
 from lab import cards, results
 from lab.cards import card, of_tables
-from lab.cards.card import VERDICTS, Card
+from lab.cards.card import VERDICTS, Card, Claim
 from lab.reproduce import command as reproduce
 from lab.studies.bottleneck import study as bottleneck
 from lab.studies.extrapolation import study as extrapolation
@@ -35,6 +35,7 @@ from vaswani.paper.published import MULTI30K, TABLE3
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.report import page
 from vaswani.paper.results import write_record
+from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables import table2, table3
 from vaswani.paper.tables.trend import Correlation
 from vaswani.table import as_csv, as_markdown, as_text
@@ -146,7 +147,7 @@ def test_a_published_number_is_met_or_not(tmp_path: Path, values: list[float], e
 
 
 def test_the_published_segmentation_is_judged_by_the_seeds_that_both_texts_have(tmp_path: Path) -> None:
-    plant_each(tmp_path, "configs/multi30k_published.py", (40.0, 41.0, 42.0), "bleu_as_is")
+    plant_each(tmp_path, "configs/multi30k_published.py", (40.0, 41.0, 42.0), "bleu_tok_lc", bleu_as_is=9.0)
     plant_each(tmp_path, "lab/studies/multi30k_raw/design.py", (39.5, 40.4), "bleu_tok_lc")
     found = about(of_tables.cards(find_records(tmp_path)), "the published segmentation is better")
     # 0.5 and 0.6: half of the interval is 12.706 standard errors of 0.05.
@@ -364,17 +365,40 @@ def test_positions_that_get_worse_are_refuted(tmp_path: Path) -> None:
 
     plant_kind("sinusoidal", (3.0, 3.01))
     plant_kind("none", (2.0, 2.012))
-    plant_kind("alibi", (0.9, 1.12))
+    plant_kind("alibi", (1.016, 1.0162, 1.0161))  # above, but by less than the margin
     made = of_all_studies(find_records(tmp_path))
     found = [about(made, f"positions {kind}:") for kind in ("sinusoidal", "none", "alibi", "rope")]
     assert [(one.ours, one.verdict) for one in found] == [
         ("+2.005", "refuted"),
         ("+1.006", "refuted"),
-        ("+0.010", "neither"),
+        ("+0.016", "neither"),
         ("", "not run"),
     ]
     worse = about(made, "sinusoidal positions are worse than none")
     assert (worse.ours, worse.interval, worse.verdict) == ("+0.999", "± 0.013", "shown")  # 1.000 and 0.998
+
+
+def test_a_claim_of_no_difference_is_refuted_only_beyond_its_margin(tmp_path: Path) -> None:
+    of_rows = {"unscaled-8": (0.2, 0.201, 0.203), "additive-8": (0.0, 0.0, 0.0), "scaled-8": (0.05, 0.06, 0.07)}
+    for name, logs in of_rows.items():
+        plant_each(tmp_path, scores_study.ROWS.configs[name], np.exp(logs).tolist(), "perplexity", first=1)
+    made = of_all_studies(find_records(tmp_path))
+    assert about(made, "d_k 8: undivided products and additive").verdict == "refuted"
+    alike = about(made, "d_k 8: divided products and additive")
+    # 0.06, with an interval of 4.303 standard errors of 0.00577 on either side: from 0.035, beyond 0.03.
+    assert (alike.ours, alike.interval, alike.verdict) == ("+0.060", "± 0.025", "refuted")
+    shifted = np.array([0.05, 0.06, 0.07]) - 0.01
+    claim = Claim("alike", [], shifted, 0, margin=0.03)
+    assert [one.verdict for one in card.compare("x", [claim._replace(rows=[RowRuns([], "", [])])], 3)] == ["neither"]
+
+
+def test_what_cannot_be_checked_out_shows_nothing(tmp_path: Path) -> None:
+    plant_each(tmp_path, families.TRANSLATORS[families.BASE][0], (90.0, 90.0, 90.1), "sacrebleu")
+    plant_each(tmp_path, families.TRANSLATORS["T5"][0], (80.0, 80.1, 80.2), "sacrebleu")
+    records = find_records(tmp_path)
+    assert about(of_all_studies(records), "T5: worse").verdict == "shown"
+    dirty = [run._replace(caveats=["the code had uncommitted changes"]) for run in records.runs]
+    assert about(of_all_studies(records._replace(runs=dirty)), "T5: worse").verdict == "neither"
 
 
 def test_a_decoder_is_within_two_points_in_every_seed_or_not(tmp_path: Path) -> None:
@@ -412,7 +436,9 @@ def test_what_one_vector_loses_is_judged_for_both_kinds_of_attention_together(tm
             by_length = [{"words": words, "lines": 9, "sacrebleu": bleu} for words, bleu in bands]
             plant(tmp_path / f"{kind}{seed}", config, scores(config, "test", 70.0, by_length=by_length))
     made = of_all_studies(find_records(tmp_path))
-    found = [about(made, f"one fixed vector loses more than {kind}") for kind in bottleneck.COMPARED]
+    found = [
+        about(made, f"one fixed vector (source not reversed) loses more than {kind}") for kind in bottleneck.COMPARED
+    ]
     assert [(one.ours, one.verdict) for one in found] == [("+40.05", "neither"), ("−9.95", "neither")]
     less = [about(made, f"the Transformer loses no more than an LSTM with {kind}") for kind in bottleneck.COMPARED]
     assert [(one.ours, one.verdict) for one in less] == [("+0.00", "neither"), ("−50.00", "shown")]

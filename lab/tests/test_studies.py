@@ -532,8 +532,8 @@ def test_the_drop_of_agreement_is_judged_as_the_design_says(
     said = [note for note in study.notes if note.startswith("verdict")]
     assert said[0].startswith(f"verdict on distance: {expected}")
     assert said[1:] == [
-        "verdict on recurrent: shown; it is better than attention",
-        "verdict on convolution: refuted; it is not better than attention",
+        "verdict on recurrent: shown; it is better than attention after 500 updates",
+        "verdict on convolution: refuted; it is not better than attention after 500 updates",
     ]
     found = row(study, "attention")
     near, far = ("95.4 ± 0.5", "71.2 ± 0.4" if "attention" in dropping else "91.2 ± 0.4")

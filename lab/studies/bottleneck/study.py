@@ -104,7 +104,7 @@ def cards(records: Records) -> list[Card]:
     loses: list[Claim] = []
     holds: list[Claim] = []
     for kind in COMPARED:
-        text = f"one fixed vector loses more than {kind} attention"
+        text = f"one fixed vector (source not reversed) loses more than {kind} attention"
         loses.append(Claim(text, [fixed, runs[kind]], more(runs, kind), 1))
         text = f"the Transformer loses no more than an LSTM with {kind} attention"
         holds.append(Claim(text, [transformer, runs[kind]], more(runs, kind, "transformer"), -1))

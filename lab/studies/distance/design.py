@@ -50,6 +50,7 @@ from lab.studies.layers.design import D_FF
 from lab.studies.layers.design import get_config as layers
 from lab.studies.two_stages import STAGES, points, row_and_option
 
+STEPS = 500
 RATES = (0.0025, 0.005, 0.01)
 BEYOND = (*RATES, 0.02)  # of the rows whose best was the last of RATES
 OPTIONS = dict.fromkeys(D_FF, RATES) | dict.fromkeys(("recurrent", "convolution"), BEYOND)
@@ -71,7 +72,7 @@ def get_config(argument: str = "attention") -> ConfigDict:
     """
     row, rate = row_and_option("attention" if argument in STAGES else argument, D_FF, BEYOND)
     cfg = layers(row)
-    cfg.steps = 500
+    cfg.steps = STEPS
     cfg.data.train = "grammar:rich:train:40000"
     cfg.data.valid = "grammar:rich:valid:1000"
     cfg.data.test = "grammar:rich:test:1000"

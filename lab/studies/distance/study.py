@@ -11,7 +11,7 @@ from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, between, compare
 from lab.contrast.pairs import BANDS, Band, shown
 from lab.contrast.sentences import RELATIONS
 from lab.studies.choice import stage_1
-from lab.studies.distance.design import CHOSEN, OPTIONS, SEEDS
+from lab.studies.distance.design import CHOSEN, OPTIONS, SEEDS, STEPS
 from lab.studies.layers.design import D_FF
 from lab.studies.plots import legend
 from lab.studies.study import (
@@ -135,9 +135,9 @@ def verdict_of_quality(name: str, worse: Differences) -> Verdict:
         return Verdict.open(f"every layer needs {len(SEEDS)} seeds")
     corrected = holm(p_values_of(worse))
     if worse[name].mean() > 0:
-        return Verdict.refuted("it is not better than attention")
+        return Verdict.refuted(f"it is not better than attention after {STEPS} updates")
     if corrected[name] < LEVEL:
-        return Verdict.shown("it is better than attention")
+        return Verdict.shown(f"it is better than attention after {STEPS} updates")
     return NEITHER
 
 
@@ -152,7 +152,7 @@ def cards(records: Records) -> list[Card]:
     worse = differences(runs, BASE, "perplexity")
     better: list[Claim] = []
     for name in worse:
-        text = f"with a rate of their own, {name} layers are better than attention"
+        text = f"with a rate of their own, {name} layers are better than attention after {STEPS} updates"
         better.append(between(text, runs[name], runs[BASE], "perplexity", -1))
     made = compare("Layers with rates tuned alike, log perplexity minus attention's", better, 3)
     for place, name in enumerate(worse):

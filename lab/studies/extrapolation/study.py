@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from lab.cards.card import Card, Claim, compare
+from lab.cards.card import MARGIN, Card, Claim, compare
 from lab.studies.extrapolation.design import LENGTH, POSITIONS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean_cost, table
@@ -111,7 +111,7 @@ def cards(records: Records) -> list[Card]:
     within, *_, beyond = BANDS
     about = f"Positions beyond the training length, nats a token at {name_of(beyond)}"
     stay = [
-        Claim(f"positions {kind}: not above those at {name_of(within)}", [row], risen(row, beyond), -1)
+        Claim(f"positions {kind}: not above those at {name_of(within)}", [row], risen(row, beyond), -1, margin=MARGIN)
         for kind, row in runs.items()
         if kind != "learned"  # has no entries beyond the training length
     ]

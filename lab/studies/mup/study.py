@@ -66,7 +66,7 @@ def tables(records: Records) -> list[Table]:
     head = ("parametrisation and width", *(f"rate {rate}" for rate in RATES), "best rate", "runs")
     notes = [
         f"the design, its rule and what was expected: {FILE}, committed before the first run, and "
-        "amended once, as it says, before the runs of muP",
+        "amended once, as it says, before the recorded runs of muP, after one seed of them had been seen",
         f"verdict: {verdict(losses).sentence}",
         *(f"{kind}: the best rate of the widths moves by a factor of {shown_move(losses, kind)}" for kind in KINDS),
         "nats a subword on validation after the last update, the mean of the seeds; the best rate is where the "

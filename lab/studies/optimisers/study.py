@@ -23,7 +23,7 @@ from vaswani.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/optimisers/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid", seeds=SEEDS)
-TITLE = "Optimisers, tuned alike"
+TITLE = f"Optimisers, tuned alike, in the first {STEPS} updates"
 GRID = list(range(EVERY, STEPS + 1, EVERY))
 AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
 Curve = list[tuple[int, float]]  # updates, and nll on validation
@@ -199,7 +199,7 @@ def cards(records: Records) -> list[Card]:
     runs = ROWS.find(records)
     fewer = minus_base(updates_to(curves_of(records), target_of(records)))
     claims = [Claim(f"{row} gets there earlier", [runs[row], runs[BASE]], seeds, -1) for row, seeds in fewer.items()]
-    made = compare("Optimisers, tuned alike: updates to a loss, minus Adam's", claims, 1)
+    made = compare(f"Optimisers, tuned alike, in the first {STEPS} updates: updates to a loss, minus Adam's", claims, 1)
     return [card.by_rule(verdict(row, fewer)) for row, card in zip(fewer, made, strict=True)]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from lab.cards.card import NEITHER, Card, Verdict, between, compare
+from lab.cards.card import MARGIN, NEITHER, Card, Verdict, between, compare
 from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.scores.design import CHOSEN, RATES
@@ -148,7 +148,8 @@ def cards(records: Records) -> list[Card]:
         made = []
         for width, (text, sign) in claims.items():
             row, base = runs[f"{kind}-{width}"], runs[f"{other}-{width}"]
-            made.append(between(f"d_k {width}: {text}", row, base, "perplexity", sign))
+            claim = between(f"d_k {width}: {text}", row, base, "perplexity", sign)
+            made.append(claim._replace(margin=0.0 if sign > 0 else MARGIN))
         return compare("Scores of queries and keys, log perplexity", made, 3)
 
     of_scaling = {

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, shown_seeds
+from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, is_beyond, measure, met, shown_seeds
 from lab.studies.choice import stage_1
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from lab.studies.second.first import why
@@ -130,7 +130,7 @@ def row_verdict(name: str, seeds: Float[np.ndarray, " seeds"]) -> Verdict:
         return Verdict("refuted", "the opposite") if agrees(seeds, -paper) else NOT_SHOWN
     if equivalent(seeds):
         return Verdict("shown", "equivalent")
-    return Verdict("refuted", "not equivalent") if beyond_margin(seeds) else NOT_SHOWN
+    return Verdict("refuted", "not equivalent") if is_beyond(seeds, MARGIN) else NOT_SHOWN
 
 
 def agrees(seeds: Float[np.ndarray, " seeds"], paper: float) -> bool:
@@ -144,12 +144,6 @@ def equivalent(seeds: Float[np.ndarray, " seeds"]) -> bool:
     above = stats.ttest_1samp(seeds, -MARGIN, alternative="greater").pvalue
     below = stats.ttest_1samp(seeds, MARGIN, alternative="less").pvalue
     return bool(max(above, below) < LEVEL)
-
-
-def beyond_margin(seeds: Float[np.ndarray, " seeds"]) -> bool:
-    """Tells whether the 95 % t interval of the mean difference lies wholly beyond the margin, on one side of it."""
-    half = half_interval(seeds)
-    return half is not None and bool(abs(seeds.mean()) - half > MARGIN)
 
 
 def failed(row: RowRuns, base: RowRuns) -> list[int]:
@@ -267,6 +261,9 @@ def _card_of_equivalent(name: str, runs: Runs) -> Card:
     seeds = minus_base(name, runs)
     text = f"{name} is within {MARGIN:g} of base in log perplexity"
     card = measure(TITLE, Claim(text, [runs[name], runs["base"]], seeds), 3)
+    if len(seeds) > 1:  # two one-sided tests at 5 % are the 90 % interval within the margin
+        half = stats.t.ppf(1 - LEVEL, len(seeds) - 1) * stats.sem(seeds)
+        card = card._replace(interval=f"{card.interval}; 90 %: ± {half:.3f}")
     return card.by_rule(row_verdict(name, seeds)) if len(seeds) else card.without_runs()
 
 
