@@ -162,5 +162,5 @@ def _refuse(spec: str, name: str, error: Exception) -> NoReturn:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     hint = ""
     if importlib.util.find_spec("tensorflow") is None:
-        hint = "; some sets besides WMT's need TensorFlow: pip install tensorflow-cpu"
+        hint = "; some sets besides WMT's need TensorFlow: install the package tensorflow-cpu"
     raise UserError(f"corpus {spec!r}: tensorflow-datasets could not prepare {name} ({reason}){hint}") from error
