@@ -125,10 +125,14 @@ def between(text: str, row: RowRuns, base: RowRuns, key: str, sign: int, publish
 
 
 def counts(cards: Sequence[Card]) -> Table:
-    """Counts the cards of each verdict."""
-    verdicts = [card.verdict for card in cards]
-    found: list[tuple[str, ...]] = [(verdict, str(verdicts.count(verdict))) for verdict in VERDICTS]
-    return Table("cards-verdicts", "Verdicts", ("verdict", "claims"), found, [])
+    """Counts the cards of each verdict: those of what was counted, which have no seeds, and those of trained models."""
+    counted = [card.verdict for card in cards if not card.seeds]
+    of_models = [card.verdict for card in cards if card.seeds]
+    found: list[tuple[str, ...]] = []
+    for verdict in VERDICTS:
+        found.append((verdict, str(counted.count(verdict)), str(of_models.count(verdict))))
+    head = ("verdict", "claims: counted", "claims: trained")
+    return Table("cards-verdicts", "Verdicts", head, found, [])
 
 
 def table(about: str, cards: Sequence[Card]) -> Table:
