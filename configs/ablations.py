@@ -22,13 +22,9 @@ the reason, with predictions made before they were run. Depth: if C3 fails becau
 then with pre-norm it is not worse than base with pre-norm. Size: if big fails because dropping 0.3 of 128 units hides
 too much of so small a corpus, then with base's P_drop of 0.1 it is better than base.
 
-Outcome: both predictions came true (lab/docs/tables.md; that of big by Holm in BLEU, not in perplexity), but one run
-contradicts the reason given for big. This model with P_drop 0.3 and seed 0, `optim.lr=0.35 optim.warmup=400` in place
-of 0.7 and 200, ends at validation perplexity 1.18 and 91.7 BLEU (on record with 0.7 and 200: 4.48 and 22.4). Big minus
-base is then -0.125 in log perplexity, the paper's -0.128. So big seems to start badly, not to drop too much. C3 with
-seed 2 and warm-up 400 ends at 1.53 instead of 2.21 (2.27 on record): a bad start may be part of its failure, too. These
-two runs were made once, by a reader on another machine, outside the records: one seed each, no interval, and base kept
-its own schedule.
+Outcome: both predictions came true (lab/docs/tables.md; that of big by Holm in BLEU, not in perplexity). But in the
+second design, lab/studies/second, big learns with the same P_drop, half the rate and twice the warm-up. So with this
+schedule it seems to start badly, not to drop too much.
 
     for seed in 0 1 2; do for row in base-pre C3-pre big-drop; do
         run=runs/table3-why/$row-$seed

@@ -24,8 +24,7 @@ helping if a two-sided t-test over the seeds has p below 5 %, corrected for thre
 
 Ours:  accuracy with and without --init, three seeds: tense 85.3 and 80.7 %, number 95.7 and 89.9 %, clause 96.1 and
        93.2 %: by that test it helps none of them; `python -m lab families` has the intervals. In an earlier design
-       all seeds began with one pre-training, and it seemed to help. A bag of words: 91.0, 91.1 and 98.8 %, not
-       recorded.
+       all seeds began with one pre-training, and it seemed to help.
 Cost:  about a minute of training on one busy CPU core, after the masked language model.
 """
 
