@@ -171,12 +171,12 @@ def fill_up(
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
 
 
-def chosen(config: Any, t: int, s: int, platform: str | None = None) -> str:
+def chosen(config: Any, t: Any, s: Any, platform: str | None = None) -> str:
     """Returns what computes the attention of t queries to s keys: `config.attention_impl`, or for "auto" the fastest.
 
     That is the einsum where the weights of all queries are few, and wherever the config has what only the einsum
     supports; else the platform's kernel if it supports the config, or "chunked". The default platform is that compiled
-    for. The choice was timed on a CPU, and not on a TPU or GPU.
+    for. The choice was timed on a CPU, and not on a TPU or GPU. (In an export t and s are symbols; that names its own.)
     """
     if config.attention_impl != "auto":
         return config.attention_impl

@@ -54,7 +54,7 @@ def test_on_an_accelerator_the_recipe_is_the_same(get_config: Callable[[str], Co
     filled = {"data.batching", "checkpoint.every_minutes"}
     plain = get_config("en-de").to_dict()
     assert changed(plain, get_config("en-de:gpu").to_dict()).keys() == computed | filled
-    assert changed(plain, get_config("en-de:tpu").to_dict()).keys() == computed - {"model.attention_impl"} | filled
+    assert changed(plain, get_config("en-de:tpu").to_dict()).keys() == computed | filled
     with pytest.raises(
         ValueError, match=r"^there is no row 'gpu'; the rows are en-de, en-fr, each also as ROW:small or"
     ):
