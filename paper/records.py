@@ -122,13 +122,15 @@ class RunRecord(NamedTuple):
 class Records(NamedTuple):
     """Everything below some folders: runs, reports of `train.compile`, records of `paper.table1`, and what is damaged.
 
-    The records of `paper.table1`, `layers`, are oldest first.
+    The records of `paper.table1`, `layers`, are oldest first. `of_studies` are records that name their `study`, which
+    alone knows their form.
     """
 
     runs: list[RunRecord]
     compiled: list[dict[str, Any]]
     layers: list[dict[str, Any]]
     notes: list[str]
+    of_studies: Sequence[dict[str, Any]] = ()
 
 
 def find_records(*folders: Path) -> Records:
@@ -137,17 +139,18 @@ def find_records(*folders: Path) -> Records:
     Raises:
       UserError: there is no such folder.
     """
+    of_studies: list[dict[str, Any]] = []
     records = Records([], [], [], [])
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"--runs={folder}: there is no such folder; give one that holds run folders or records")
         for path in _json_files(folder):
             try:
-                _read(path, records)
+                _read(path, records, of_studies)
             except UserError as error:
                 records.notes.append(f"left out: {error}")
     records.layers.sort(key=lambda measured: str(measured.get("time", "")))
-    return records
+    return records._replace(of_studies=tuple(of_studies))
 
 
 def _json_files(folder: Path) -> Iterator[Path]:
@@ -170,7 +173,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
                 yield config
 
 
-def _read(path: Path, records: Records) -> None:
+def _read(path: Path, records: Records, of_studies: list[dict[str, Any]]) -> None:
     """Adds the run whose config is at `path`, or what else is in a JSON file; passes over what is of another kind."""
     if path.name == "config.json":
         records.runs.append(read_run(path.parent))
@@ -185,6 +188,8 @@ def _read(path: Path, records: Records) -> None:
             records.compiled.append({**report, "config": completed(report["config"])})
         elif {"types", "crossovers", "paths_at"} <= content.keys():
             records.layers.append(content)
+        elif "study" in content:
+            of_studies.append(content)
 
 
 def read_run(folder: Path) -> RunRecord:

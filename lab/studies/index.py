@@ -22,6 +22,7 @@ STUDIES = {  # by the name of its folder
     "mup": "whether the best learning rate stays the same as a model grows",
     "optimisers": "which optimiser is the fastest in the first 300 updates",
     "g2p": "from letters to phones in ten languages",
+    "public_logs": "training curves that strangers published",
 }
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from lab import results
-from lab.studies.index import STUDIES
 from tests.conftest import ROOT
 from tests.paper.test_records import check_records, check_that_it_is_as_written
 from tests.planted import plant, planted_config, scores
@@ -39,7 +38,7 @@ def test_the_figures_show_the_committed_records(tmp_path: Path) -> None:
     drawn = sorted(results.draw(find_records(ROOT / RECORDS, ROOT / results.FOLDER), tmp_path))
     committed = sorted((ROOT / results.FOLDER).glob("*/figure.svg"))
     names = [file.parent.name for file in drawn]
-    assert [file.parent.name for file in committed] == names == sorted(STUDIES), "run python -m lab.results"
+    assert [file.parent.name for file in committed] == names, "run python -m lab.results"
     drawn_by = {version for file in committed for version in MADE_BY.findall(file.read_text())}
     here = {version for file in drawn for version in MADE_BY.findall(file.read_text())}
     if drawn_by != here:

@@ -1,7 +1,7 @@
 """What the published models have and ours have not: initial values, norms, and a limit of 50 tokens."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,26 +50,16 @@ class NormedTransformer(PublishedTransformer):
         self.decoder = NormedStack(self.config, cross=True, causal=True, stacks=2)
 
 
-class SharedNorm(NamedTuple):
+class SharedNormTransformer(PublishedTransformer):
     """A Transformer each of whose layers has one layer norm, `norm_1`, in place of two or three of equal size.
 
-    The parameters are those of the model without the others; gradients of all places add up.
+    The parameters that it is applied to are without the others; gradients of all places add up.
     """
 
-    model: Transformer
-
-    @property
-    def config(self) -> ModelConfig:
-        """The model's."""
-        return self.model.config
-
-    def apply(self, variables: dict, *arguments: Any, method: Any = None) -> Any:
-        """Does what a Flax module's `apply` does."""
-        return self.model.apply({"params": spread_norms(variables["params"])}, *arguments, method=method)
-
-    def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
-        """Returns the model's limits."""
-        return self.model.output_limits(source_bs, extra_length)
+    @nn.nowrap
+    def apply(self, variables: Any, *arguments: Any, **options: Any) -> Any:
+        """Does what `apply` does of any Flax module."""
+        return super().apply({"params": spread_norms(variables["params"])}, *arguments, **options)
 
 
 def spread_norms(params: dict) -> dict:
@@ -93,19 +83,17 @@ def keep_first_norm(params: dict) -> dict:
     return params | stacks
 
 
-def model_of(log: Log, config: ModelConfig) -> Any:
+def model_of(log: Log, config: ModelConfig) -> Transformer:
     """Returns the published model."""
     if log.norms_stacks:
         return NormedTransformer(config)
-    model = PublishedTransformer(config)
-    return SharedNorm(model) if log.shares_norm else model
+    return SharedNormTransformer(config) if log.shares_norm else PublishedTransformer(config)
 
 
 def init_params(log: Log, config: ModelConfig, key: PRNGKeyArray) -> dict:
     """Returns new parameters with the published initial values; layer norms begin as the identity, as ours do."""
     token = Tokens.of(jnp.ones((1, 1), jnp.int32))
-    module = NormedTransformer(config) if log.norms_stacks else PublishedTransformer(config)
-    params = module.init(key, token, token)["params"]
+    params = model_of(log, config).init(key, token, token)["params"]
     if log.shares_norm:
         params = keep_first_norm(params)
 

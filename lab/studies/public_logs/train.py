@@ -158,7 +158,7 @@ def bleu(objective: Objective, params: dict, corpus: Corpus) -> float:
             source_bs[row, : len(sources[number])] = sources[number]
         found = jax.device_get(search(params, source_bs))
         for row in range(len(members_i)):
-            ids = found.ids_bmt[row, 0, : found.lengths_bm[row, 0] - 1]  # without EOS
+            ids = found.ids_bmt[row, 0, : found.lengths_bm[row, 0] - 1].tolist()  # without EOS
             hypotheses.append(" ".join(corpus.tokenizer.target.pieces(ids)))
     return bleu_as_is(hypotheses, [target for _, target in corpus.test.texts]).value
 
@@ -174,6 +174,7 @@ def main(argv: list[str]) -> None:
     done = train(log, cfg, workdir, log.epochs)
     launches = read_launches(workdir)
     record = {
+        "study": "public_logs",
         "log": options.log,
         "seed": options.seed,
         **done,
