@@ -13,10 +13,10 @@ import sys
 
 _PR_SET_PDEATHSIG = 1  # of the kernel's prctl.h; the setting outlives exec
 
-if __name__ == "__main__":
-    worker, *command = sys.argv[1:]
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(worker):  # it has ended already
-            sys.exit(1)
-    os.execvp(command[0], command)
+# Run by its path and never imported, so it is no command with flags.
+worker, *command = sys.argv[1:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(worker):  # it has ended already
+        sys.exit(1)
+os.execvp(command[0], command)
