@@ -5,6 +5,7 @@ memory, and each pass over them then waits for it; those of a few queries do not
 from the softmax's normaliser, as FlashAttention does (Dao et al. 2022, arXiv 2205.14135, algorithm 4).
 """
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,20 +20,57 @@ from vaswani.model.masks import MASKED, Mask
 SPANS = 4  # parts of a causal row; queries of each read the keys up to its end, and each is compiled
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def one_head(
-    q_tk: Float[Array, "t k"], k_sk: Float[Array, "s k"], v_se: Float[Array, "s e"], mask: Mask, size: int
-) -> Float[Array, "t e"]:
+# Of one function over heads, or over rows: the function for several, such as `jax.vmap`.
+Each = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
+
+
+# The rule covers the loops over rows and heads too: of loops around it jax would keep the masks of all chunks, [t,s].
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def all_heads(
+    q_bhtk: Float[Array, "b h t k"],
+    k_bhsk: Float[Array, "b h s k"],
+    v_bhse: Float[Array, "b h s e"],
+    mask: Mask,
+    size: int,
+    each: Each,
+) -> Float[Array, "b h t e"]:
     """Returns softmax(Q K^T / sqrt(d_k)) V over unmasked keys, for `size` queries at a time.
 
-    `mask` is that of one row, and `size` divides the number of queries.
+    `size` divides the number of queries. `each` goes over the rows, and over the heads of a row.
     """
-    heads_te, _ = _forward(q_tk, k_sk, v_se, mask, size)
-    return heads_te
+    heads_bhte, _ = _forward_all(q_bhtk, k_bhsk, v_bhse, mask, size, each)
+    return heads_bhte
 
 
-def _forward(q_tk: Array, k_sk: Array, v_se: Array, mask: Mask, size: int) -> tuple[Array, Any]:
-    """Returns the head, and what the backward pass needs: among it log sum exp of each query's scores."""
+def _forward_all(q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, size: int, each: Each) -> tuple[Array, Any]:
+    head = partial(_forward, size=size)
+    heads_bhte, normaliser_bht1 = _over_heads(each, head, (q_bhtk, k_bhsk, v_bhse), mask)
+    return heads_bhte, (q_bhtk, k_bhsk, v_bhse, heads_bhte, normaliser_bht1, mask)
+
+
+def _backward_all(size: int, each: Each, saved: Any, dheads_bhte: Array) -> tuple[Array, Array, Array, None]:
+    *arrays_bh, mask = saved
+    dq_bhtk, dk_bhsk, dv_bhse = _over_heads(each, partial(_backward, size=size), (*arrays_bh, dheads_bhte), mask)
+    return dq_bhtk, dk_bhsk, dv_bhse, None
+
+
+all_heads.defvjp(_forward_all, _backward_all)
+
+
+def _over_heads(each: Each, function: Callable[..., Any], arrays_bh: tuple[Array, ...], mask: Mask) -> Any:
+    """Returns a function of a head's arrays and its row's mask, for every head of every row."""
+
+    def row(row: tuple[tuple[Array, ...], Mask]) -> Any:
+        arrays_h, mask = row
+        # A batch of one row.
+        mask_of_row = mask.replace(queries_bt=mask.queries_bt[None], keys_bs=mask.keys_bs[None])
+        return each(lambda head: function(*head, mask_of_row))(arrays_h)
+
+    return each(row)((arrays_bh, mask))
+
+
+def _forward(q_tk: Array, k_sk: Array, v_se: Array, mask: Mask, size: int) -> tuple[Array, Array]:
+    """Returns a head [t,e], and log sum exp of each query's scores [t,1], which the backward pass needs."""
     heads = []
     normalisers = []
     for first_n, keys in _spans(mask, q_tk.shape[0], k_sk.shape[0], size):
@@ -51,14 +89,20 @@ def _forward(q_tk: Array, k_sk: Array, v_se: Array, mask: Mask, size: int) -> tu
         heads_nce, normaliser_nc1 = jax.lax.map(chunk, first_n)
         heads.append(heads_nce.reshape(-1, v_se.shape[1]))
         normalisers.append(normaliser_nc1.reshape(-1, 1))
-    heads_te = jnp.concatenate(heads)
-    normaliser_t1 = jnp.concatenate(normalisers)
-    return heads_te, (q_tk, k_sk, v_se, mask, heads_te, normaliser_t1)
+    return jnp.concatenate(heads), jnp.concatenate(normalisers)
 
 
-def _backward(size: int, saved: Any, dheads_te: Array) -> tuple[Array, Array, Array, None]:
-    """Returns the gradients of queries, keys and values; those of the latter are added up in float32."""
-    q_tk, k_sk, v_se, mask, heads_te, normaliser_t1 = saved
+def _backward(
+    q_tk: Array,
+    k_sk: Array,
+    v_se: Array,
+    heads_te: Array,
+    normaliser_t1: Array,
+    dheads_te: Array,
+    mask: Mask,
+    size: int,
+) -> tuple[Array, Array, Array]:
+    """Returns the gradients of a head's queries, keys and values; those of the latter are added up in float32."""
     root = jnp.sqrt(jnp.float32(q_tk.shape[1]))
     # The softmax's gradient subtracts from each query's the mean over its keys, which is that of its head: dO . O.
     mean_t1 = (dheads_te.astype(jnp.float32) * heads_te).sum(axis=-1, keepdims=True)
@@ -89,10 +133,7 @@ def _backward(size: int, saved: Any, dheads_te: Array) -> tuple[Array, Array, Ar
         dq.append(dq_nck.reshape(-1, q_tk.shape[1]))
         dk_ks = dk_ks.at[:, :keys].add(span_dk_ks)
         dv_es = dv_es.at[:, :keys].add(span_dv_es)
-    return jnp.concatenate(dq), dk_ks.T.astype(k_sk.dtype), dv_es.T.astype(v_se.dtype), None
-
-
-one_head.defvjp(_forward, _backward)
+    return jnp.concatenate(dq), dk_ks.T.astype(k_sk.dtype), dv_es.T.astype(v_se.dtype)
 
 
 def _spans(mask: Mask, t: int, s: int, size: int) -> list[tuple[Array, int]]:

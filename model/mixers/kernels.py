@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from vaswani.model.masks import NO_SEGMENT, Mask
-from vaswani.model.mixers.chunks import one_head
+from vaswani.model.mixers.chunks import all_heads
 from vaswani.model.rows import row_axes
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
@@ -76,20 +76,13 @@ def compiled_for() -> str:
 def chunked(
     q_bhtk: Float[Array, "b h t k"], k_bhsk: Float[Array, "b h s k"], v_bhse: Float[Array, "b h s e"], mask: Mask
 ) -> Float[Array, "b h t e"]:
-    """Runs `one_head` on `CHUNK` queries at a time: on a CPU on one head after the other, elsewhere on all at once."""
+    """Runs `all_heads` on `CHUNK` queries at a time: on a CPU on one head after the other, elsewhere on all at once."""
     t = q_bhtk.shape[2]
     size = min(CHUNK, t)
     # Only queries are filled up: each chunk sees all keys.
     q_bhtk, _, _, mask = fill_up(q_bhtk, k_bhsk, v_bhse, mask, size, 1)
     each = _one_by_one if compiled_for() == "cpu" else jax.vmap
-
-    def row(row: tuple[Array, Array, Array, Mask]) -> Array:
-        q_htk, k_hsk, v_hse, mask = row
-        # A batch of one row.
-        mask_of_row = mask.replace(queries_bt=mask.queries_bt[None], keys_bs=mask.keys_bs[None])
-        return each(lambda head: one_head(*head, mask_of_row, size))((q_htk, k_hsk, v_hse))
-
-    return each(row)((q_bhtk, k_bhsk, v_bhse, mask))[:, :, :t]
+    return all_heads(q_bhtk, k_bhsk, v_bhse, mask, size, each)[:, :, :t]
 
 
 def _one_by_one(function: Callable[[Any], Array]) -> Callable[[Any], Array]:
