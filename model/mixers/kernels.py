@@ -27,7 +27,7 @@ PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
 BLOCK = 512  # the largest block of queries or keys that we give to splash
 CHUNK = 128  # queries whose weights "chunked" has in memory at a time: of 2,048 keys, a megabyte
-SHORT = 256  # "auto" is the einsum for rows up to here; on an EPYC core chunks are then 1.3 times as fast, 2.5 at 384
+SHORT = 256  # "auto" is the einsum for rows up to here, bit for bit as before; chunks are faster above on a CPU
 
 
 def attend(
