@@ -1,6 +1,5 @@
 """Measures a layer for Table 1: operations, time, chains of products, and which position depends on which."""
 
-import statistics
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,14 +42,17 @@ def _loops(jaxpr: Jaxpr) -> list[tuple[Any, int]]:
 
 
 def seconds(function: Callable[..., Any], *arguments: Any, runs: int) -> float:
-    """Returns the median duration of `runs` calls after a first one that is not counted, without compilation."""
+    """Returns the shortest duration of `runs` calls, without compilation.
+
+    What else a machine does can only lengthen a call, so the shortest is the least disturbed.
+    """
     compiled = jax.jit(function).lower(*arguments).compile()
     taken = []
-    for _ in range(runs + 1):
+    for _ in range(runs):
         start = time.perf_counter()
         jax.block_until_ready(compiled(*arguments))
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:])
+    return min(taken)
 
 
 def sequential_products(function: Callable[..., Any], *arguments: Any) -> int:

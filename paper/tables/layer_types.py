@@ -78,6 +78,7 @@ def _module(mixer: str, sizes: Sizes) -> nn.Module:
         d_k=sizes.d,
         d_v=sizes.d,
         positions="none",
+        attention_impl="einsum",  # equation 1 as written: all n^2 scores at once
         mixer=mixer,
         neighbours=sizes.r,
         kernel_width=sizes.k,

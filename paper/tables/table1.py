@@ -245,7 +245,7 @@ def notes(record: dict[str, Any]) -> list[str]:
     n = [point["n"] for point in attention["lines"]["n"]]
     small = [path["n"] for path in attention["paths"]]
     lines = [
-        "Operations as XLA counts them; time, which includes attention's projections, is a median of "
+        "Operations as XLA counts them; time, which includes attention's projections, is the shortest of "
         f"{record['runs']} runs on {record['device']['kind']}, cores: {record['device']['cpus']}. One size grows while "
         f"the others stay at {_sizes(fixed)}; exponents are fitted from {_sizes(record['fitted_from'])} on.",
         f"Sequential operations: matrix products on the longest chain, for n from {n[0]} to {n[-1]}.",
