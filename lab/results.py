@@ -5,9 +5,9 @@
     python -m lab.results                                                            # rewrites the pages and figures
 
 NAME begins with the study: its records are the lines of lab/studies/STUDY/records.jsonl. What a record holds, and which
-runs are refused, is as in `python -m paper.results`. lab/docs/tables.md (what `python -m lab all` prints),
-lab/docs/claims.md (`python -m lab cards`) and a figure of each study that has run, figure.svg in its folder, are made
-from these records and from those of paper/records.
+runs are refused, is as in `python -m paper.results`. lab/docs/tables.md (what `python -m lab all` prints, and the
+records trained again), lab/docs/claims.md (`python -m lab cards`) and a figure of each study that has run, figure.svg
+in its folder, are made from these records and from those of paper/records.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from absl import flags
 
 from lab import cards
 from lab.command import make
+from lab.reproduce import repeated
 from lab.studies.index import studies
 from vaswani.command import run
 from vaswani.errors import UserError
@@ -53,7 +54,8 @@ def pages(records: Records) -> dict[Path, str]:
     """
     if records.notes:
         raise UserError(records.notes[0].removeprefix("left out: "))
-    all_tables = [as_markdown(table) for tables in make("all", records).values() for table in tables]
+    of_studies = [table for tables in make("all", records).values() for table in tables]
+    all_tables = [as_markdown(table) for table in [*of_studies, repeated.table()]]
     claims = map(as_markdown, cards.tables(cards.cards(records)))
     made = {TABLES: "\n\n".join(all_tables), CLAIMS: "\n\n".join(claims)}
     return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}

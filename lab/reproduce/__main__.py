@@ -2,6 +2,7 @@
 
     python -m lab.reproduce layers/attention-seed0                   # a record of lab/studies/layers/records.jsonl
     python -m lab.reproduce layers/attention-seed0 --workdir=DIR     # keeps the new run in DIR/run
+    python -m lab.reproduce layers/attention-seed0 --save            # a line of lab/reproduce/repeated.jsonl
 
 The commit of the record is cloned into DIR/code, by default in a temporary folder, and trained and evaluated there by
 this Python, with the packages that are installed now. On the same kind of processor and with the same packages the
@@ -33,4 +34,5 @@ if __name__ == "__main__":
     flags.DEFINE_float(
         "tolerance", None, "nats by which the loss may differ; default: the record's, or more", lower_bound=0.0
     )
+    flags.DEFINE_bool("save", False, "add the verdict to lab/reproduce/repeated.jsonl, which lab.results prints")
     run(main)

@@ -4,12 +4,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
-from math import log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lab.reproduce.compare import differences, is_close, loss_of, same_parameters, verdict_of
+from lab.reproduce.repeated import add
 from vaswani.errors import UserError
 from vaswani.files import output_folder
 from vaswani.paper.provenance import ROOT, caveats
@@ -38,6 +39,8 @@ def main(name: str, options: Any) -> int:
         again = repeat(record, place)
     tolerance = tolerance_of(record) if options.tolerance is None else options.tolerance
     print(as_text(table(name, record, again, tolerance)))
+    if options.save:
+        add(record, again, tolerance)
     return 0 if is_close(record, again, tolerance) else 1
 
 
@@ -145,7 +148,7 @@ def table(name: str, record: RunRecord, again: RunRecord, tolerance: float) -> T
     while abs(difference) > tolerance >= round(abs(difference), digits):  # else the line contradicts its verdict
         digits += 1
     verdict = verdict_of(record, again, tolerance)
-    same = " the parameters are the same, bit for bit;" if _same_parameters(record, again) else ""
+    same = " the parameters are the same, bit for bit;" if same_parameters(record, again) else ""
     moved = number(difference, digits, sign=True)
     notes = [
         f"{verdict}:{same} the loss differs by {moved} nats, and may by {tolerance:.2g}",
@@ -154,59 +157,6 @@ def table(name: str, record: RunRecord, again: RunRecord, tolerance: float) -> T
         *differences(record.launches[-1], again.launches[-1]),
     ]
     return Table("reproduce", name, ("score", "recorded", "again", "difference"), rows, notes)
-
-
-def verdict_of(record: RunRecord, again: RunRecord, tolerance: float) -> str:
-    """Returns whether a run was repeated; on another processor, a larger difference of the loss says nothing."""
-    if is_close(record, again, tolerance):
-        return "repeated"
-    alike = _processor(record.launches[-1]) == _processor(again.launches[-1])
-    return "NOT repeated" if alike else "another processor"
-
-
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Returns a note on the processors, and one on packages, of two launches that differ."""
-    notes: list[str] = []
-    recorded = _processor(before)
-    now = _processor(after)
-    if recorded != now:
-        notes.append(f"recorded on {recorded}, now on {now}")
-    installed = after.get("versions", {})
-    changed = [
-        f"{package} {version}, now {installed.get(package, 'none')}"
-        for package, version in before.get("versions", {}).items()
-        if installed.get(package) != version
-    ]
-    if changed:
-        notes.append(f"packages: {'; '.join(changed)}")
-    return notes
-
-
-def _processor(launch: dict[str, Any]) -> str:
-    """Returns the processor of a launch or, where it was not recorded, the kind of its devices."""
-    device = launch["device"]
-    return str(device.get("cpu") or device["kind"])
-
-
-def is_close(record: RunRecord, again: RunRecord, tolerance: float) -> bool:
-    """Returns whether a new run has the record's parameters, or a loss that differs by at most `tolerance` nats."""
-    return _same_parameters(record, again) or abs(loss_of(again) - loss_of(record)) <= tolerance
-
-
-def loss_of(run_record: RunRecord) -> float:
-    """Returns the loss of a run's evaluation in nats; of a parser's, which has none, that of its last validation."""
-    scores = run_record.evaluations[0].scores
-    if "nll" in scores:
-        return float(scores["nll"])
-    if "perplexity" not in scores:
-        scores = run_record.validations[-1]
-    return log(scores["perplexity"])
-
-
-def _same_parameters(record: RunRecord, again: RunRecord) -> bool:
-    before = record.evaluations[0].scores
-    after = again.evaluations[0].scores
-    return bool(before["params_sha256"] == after["params_sha256"])
 
 
 def _call(command: list[str], folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.reproduce import command as reproduce
+from lab.reproduce import compare, repeated
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
 from vaswani.errors import UserError
@@ -116,7 +117,7 @@ def test_a_run_is_repeated_if_its_loss_hardly_differs(
     again = planted(tmp_path / "again", perplexity, params, **elsewhere)
     table = reproduce.table("one", record, again, tolerance)
     assert table.notes[0].startswith(said)
-    assert reproduce.is_close(record, again, tolerance) == said.startswith("repeated")
+    assert compare.is_close(record, again, tolerance) == said.startswith("repeated")
     assert table.notes[3:] == [
         "recorded on Xeon, now on EPYC",
         "packages: jax 0.10.2, now 1; flax 0.12.8, now none",
@@ -129,7 +130,7 @@ def test_a_parser_is_compared_by_its_last_validation(tmp_path: Path) -> None:
     evaluation = record.evaluations[0]
     parsed = {key: value for key, value in evaluation.scores.items() if key != "perplexity"}
     parser = record._replace(evaluations=[evaluation._replace(scores={"f1": 90.0, **parsed})])
-    assert reproduce.loss_of(parser) == pytest.approx(1.6094, abs=1e-4)  # log 5, which is planted
+    assert compare.loss_of(parser) == pytest.approx(1.6094, abs=1e-4)  # log 5, which is planted
     assert reproduce.commands(parser, Path("RUN"))[1][0] == "infer.parse"
 
 
@@ -206,7 +207,7 @@ def test_the_record_states_the_tolerance_and_the_flag_overrides_it(
     written(tmp_path, monkeypatch, **stated)
     again = planted(tmp_path / "again", 1.31, "b")
     monkeypatch.setattr(reproduce, "repeat", lambda record, folder: again)
-    assert reproduce.main("layers/one", SimpleNamespace(workdir=None, tolerance=flag)) == status
+    assert reproduce.main("layers/one", SimpleNamespace(workdir=None, tolerance=flag, save=False)) == status
     assert f"the loss differs by +0.0077 nats, and may by {allowed}\n" in capsys.readouterr().out
 
 
@@ -223,6 +224,21 @@ def test_the_seeds_of_a_row_say_by_how_much_its_loss_may_differ(tmp_path: Path) 
     assert reproduce.tolerance_of(runs["layers/0"]) == pytest.approx(0.3)
     assert reproduce.tolerance_of(runs["layers/3"]) == 0.017, "a single seed leaves what the record states"
     assert reproduce.tolerance_of(runs["layers/0"]._replace(tolerance=0.5)) == 0.5
+
+
+def test_what_became_of_a_record_is_a_row_of_the_table(tmp_path: Path) -> None:
+    record = planted(tmp_path / "record", 1.3)
+    elsewhere = {"device": {"kind": "cpu", "cpu": "EPYC"}}
+    same = planted(tmp_path / "same", 1.3, "a")
+    other = planted(tmp_path / "other", 1.27, "b", **elsewhere)
+    file = tmp_path / "repeated.jsonl"
+    repeated.add(record._replace(record="layers/one"), other, 0.017, file)
+    repeated.add(record._replace(record="layers/one"), same, 0.017, file)
+    repeated.add(record._replace(record="layers/two"), other, 0.017, file)
+    rows = repeated.table(file).rows
+    assert rows[0] == ("layers/one", "Xeon", "Xeon", "0.2624", "0.2624", "+0.0000", "0.017", "repeated, bit for bit")
+    assert rows[1] == ("layers/two", "Xeon", "EPYC", "0.2624", "0.2390", "−0.0233", "0.017", "another processor")
+    assert len(rows) == 2, "a later repetition takes the place of an earlier one"
 
 
 @pytest.mark.slow
@@ -245,7 +261,7 @@ def test_from_end_to_end_the_parameters_are_the_same(tmp_path: Path, monkeypatch
     monkeypatch.setattr(reproduce, "RECORDS", (tmp_path / "records",))
     found = reproduce.recorded("one")
     again = reproduce.repeat(found, tmp_path / "again")
-    assert reproduce._same_parameters(found, again)
+    assert compare.same_parameters(found, again)
     table = reproduce.table("one", found, again, 0.0)
     assert table.notes[0].startswith("repeated: the parameters are the same, bit for bit")
 
@@ -258,7 +274,7 @@ def test_the_folder_is_the_user_s_wherever_he_is(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for workdir in ("here", "~/there"):
-        reproduce.main("layers/one", SimpleNamespace(workdir=workdir, tolerance=1.0))
+        reproduce.main("layers/one", SimpleNamespace(workdir=workdir, tolerance=1.0, save=False))
     assert folders == [tmp_path / "here", tmp_path / "home" / "there"]
 
 
