@@ -1,13 +1,13 @@
 """What `python -m lab.contrast` does once its flags have been checked."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lab.contrast.pairs import Pairs, minimal_pairs, shown
 from lab.contrast.sentences import RELATIONS
+from lab.evaluation import evaluation_file
 from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
@@ -16,8 +16,6 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.intervals import wilson
 from vaswani.paper.heads.measure import direction
-from vaswani.paper.records import newest_evaluation, read_run
-from vaswani.run.parameters import params_sha256
 from vaswani.table import Table, as_text, number
 
 
@@ -25,7 +23,7 @@ def main(options: Any) -> None:
     """Measures each run, prints the result, and adds it to the newest evaluation of the test split."""
     for workdir in options.workdir:
         model_run = open_run(workdir, options.checkpoint)
-        path = _evaluation(model_run)
+        path = evaluation_file(model_run)
         found = measure(model_run, minimal_pairs(_split(model_run), options.sentences, options.cases))
         print(as_text(table(workdir, found)), flush=True)  # first, since the run may not be writable
         write_json(path, {**read_json(path, dict), "contrasts": found})
@@ -46,22 +44,6 @@ def _split(model_run: Run) -> str:
         )
     open_corpus(spec)  # raises for a split that the grammar lacks
     return match[1]
-
-
-def _evaluation(model_run: Run) -> Path:
-    """Returns the file of the newest evaluation of the test split.
-
-    Raises:
-      UserError: there is none, or it is of other parameters.
-    """
-    evaluation = newest_evaluation(read_run(model_run.workdir), "test")
-    path = evaluation.lines.with_suffix(".json")
-    if evaluation.scores["params_sha256"] != params_sha256(model_run.params):
-        raise UserError(
-            f"{path}: it is of other parameters than step {model_run.step}; evaluate these first, with python -m infer "
-            f"--workdir={model_run.workdir} --split=test, or give its --checkpoint"
-        )
-    return path
 
 
 def measure(model_run: Run, pairs: Pairs) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ STUDIES = {  # by the name of its folder
     "bottleneck": "how much of a long sentence one vector holds",
     "scores": "why dot products are divided by sqrt(d_k)",
     "distance": "whether distant words matter more to some layers",
+    "paths": "how far gradients reach",
     "norms": "where post-norm fails to start",
     "mup": "whether the best learning rate stays the same as a model grows",
     "optimisers": "which optimiser is the fastest in the first 300 updates",

@@ -1,0 +1,1 @@
+"""How far the gradients of a language model's loss reach."""
