@@ -75,9 +75,10 @@ def default() -> ConfigDict:
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
     # "shaw": tokens; greater distances are not told apart. It takes a float32 array [b,t,s,2 max_distance + 1].
     cfg.model.max_distance = 16
-    cfg.model.norm = "post"  # post: LN(x + f(x)), the paper | pre: x + f(LN(x)), a final LN | deep: DeepNorm
+    cfg.model.norm = "post"  # post: LN(x + f(x)), the paper | pre: x + f(LN(x)), a final LN | deep: DeepNorm | none
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
+    cfg.model.residual = True  # False: f(x) in place of x + f(x), no residual connections
     cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu | geglu, swiglu (gated)
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none

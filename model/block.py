@@ -1,6 +1,7 @@
 """The block that every model here stacks (Figure 1): a mixer, cross-attention to a memory, a feed-forward network."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,12 +69,19 @@ class Residual(NamedTuple):
         return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
 
 
+def identity(x_btd: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
+    """Returns x: what stands in the place of layer normalisation in a model without it."""
+    return x_btd
+
+
 def layer_norm(config: ModelConfig) -> Any:
     """Returns layer normalisation with scale and bias. The paper gives no epsilon; the default is tensor2tensor's.
 
     Of kind "rms" it divides by the root of the mean square and has a scale alone (Zhang and Sennrich 2019, arXiv
-    1910.07467).
+    1910.07467). With `config.norm` "none" it is the identity.
     """
+    if config.norm == "none":
+        return identity
     # `use_fast_variance` would compute E(x^2) - E(x)^2, which loses most digits far from 0.
     kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
     return kind(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
@@ -149,7 +157,8 @@ class Block(nn.Module):
     """Sub-layers, each as LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4).
 
     With `config.norm` "pre", each is x + Dropout(f(LayerNorm(x))), as in Xiong et al. 2020 (arXiv 2002.04745); with
-    "deep", LayerNorm(alpha x + Dropout(f(x))), see `Residual`.
+    "deep", LayerNorm(alpha x + Dropout(f(x))), see `Residual`; with "none", x + Dropout(f(x)). Without
+    `config.residual` the sum is its second term alone.
     Without `cross` it is the paper's encoder layer; with it, and a causal mask, its decoder layer. `shared` are the
     parameters that the mixers of a stack share: the table of biases, where positions have one.
     """
@@ -216,18 +225,18 @@ class Block(nn.Module):
         """Returns an empty cache of the mixer."""
         return self.mixer.init_cache(rows, beams, slots)
 
-    def _pre_norm(self, x_btd: Array, norm: nn.Module) -> Array:
+    def _pre_norm(self, x_btd: Array, norm: Callable[[Array], Array]) -> Array:
         """Returns the input of a sub-layer: normalised with pre-norm, else x itself."""
         return norm(x_btd) if self.config.norm == "pre" else x_btd
 
-    def _add_and_norm(self, x_btd: Array, y_btd: Array, norm: nn.Module, noise: Noise | None) -> Array:
+    def _add_and_norm(self, x_btd: Array, y_btd: Array, norm: Callable[[Array], Array], noise: Noise | None) -> Array:
         """Returns Figure 1's "Add & Norm" of a sub-layer's input and output; with pre-norm, the sum alone."""
         # "We apply dropout to the output of each sub-layer, before it is added to the sub-layer input and normalized."
         y_btd = dropout(y_btd, self.config.P_drop, noise)
         if self.config.norm == "deep":
             x_btd = self.residual.alpha * x_btd
         # The residual connection.
-        sum_btd = x_btd + y_btd
+        sum_btd = x_btd + y_btd if self.config.residual else y_btd
         if self.config.norm != "pre":
             sum_btd = norm(sum_btd)
         return by_rows(sum_btd)

@@ -10,7 +10,7 @@ from vaswani.model.mixers.kernels import check_kernel
 from vaswani.model.positions import KINDS, NoPositions
 
 POSITIONS = tuple(KINDS)
-NORMS = ("post", "pre", "deep")
+NORMS = ("post", "pre", "deep", "none")
 NORM_KINDS = ("layer", "rms")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 GATED = ("geglu", "swiglu")  # feed-forward networks with a gate
@@ -152,6 +152,7 @@ class ModelConfig(CommonConfig):
     norm: str = "post"
     norm_kind: str = "layer"
     norm_epsilon: float = 1e-6
+    residual: bool = True
     activation: str = "relu"
     biases: bool = False
     feed_forward_biases: bool = True
@@ -183,6 +184,7 @@ class ModelConfig(CommonConfig):
         check_mixer(self)
         check_scores(self)
         check_prefix(self)
+        check_residual(self)
         check_mup(self)
 
     @property
@@ -201,6 +203,17 @@ class ModelConfig(CommonConfig):
         return KINDS[self.positions](self.d_model, self.d_k, self.h, self.max_positions, self.max_distance)
 
 
+def check_residual(config: ModelConfig) -> None:
+    """Rejects what a model without layer norms or residual connections would ignore."""
+    if config.norm == "none":
+        for field, off in (("norm_kind", "layer"), ("norm_epsilon", 1e-6)):
+            value = getattr(config, field)
+            if value != off:
+                raise ValueError(f"model.norm=none does not use model.{field}, which is {value!r}; leave it {off!r}")
+    if config.norm == "deep" and not config.residual:
+        raise ValueError("model.norm=deep weights the residual connections; model.residual=False leaves none")
+
+
 # The fields that muP (train/mup.py) depends on, and the values that it is derived for.
 MUP = {
     "tie_embeddings": (False,),
@@ -212,6 +225,8 @@ MUP = {
     "mixer": ("attention",),
     "positions": ("sinusoidal", "rope", "alibi", "none"),
     "prefix": ("none",),
+    "norm": ("post", "pre", "deep"),
+    "residual": (True,),
 }
 
 

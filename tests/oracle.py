@@ -213,8 +213,16 @@ class Oracle:
         return hat * scale + bias, back
 
     def residual(self, x, f, norm):
-        if self.c.norm != "pre":
-            alpha = 1.0
+        skipped = 1.0 if self.c.residual else 0.0
+        if self.c.norm == "none":
+            y, f_back = f(x)
+            out = skipped * x + y
+
+            def back(dy):
+                return skipped * dy + f_back(dy)
+
+        elif self.c.norm != "pre":
+            alpha = skipped
             if self.c.norm == "deep":
                 N = self.c.N_encoder or self.c.N
                 M = self.c.N_decoder or self.c.N
@@ -229,10 +237,10 @@ class Oracle:
         else:
             normed, norm_back = self.layer_norm(x, norm)
             y, f_back = f(normed)
-            out = x + y
+            out = skipped * x + y
 
             def back(dy):
-                return dy + norm_back(f_back(dy))
+                return skipped * dy + norm_back(f_back(dy))
 
         return out, back
 

@@ -33,6 +33,7 @@ COMPUTED: dict[str, tuple[Any, ...]] = {
     "positions": ("sinusoidal",),
     "norm": ("post", "pre"),
     "norm_kind": ("layer",),
+    "residual": (True,),
     "activation": ("relu",),
     "scores": ("dot",),
     "softmax_one": (False,),

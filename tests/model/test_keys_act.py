@@ -59,6 +59,7 @@ OTHER: dict[str, tuple[Any, ...]] = {
     "norm": ("pre",),
     "norm_kind": ("rms",),
     "norm_epsilon": (0.5,),
+    "residual": (False,),
     "activation": ("gelu",),
     "biases": (True,),
     "feed_forward_biases": (False,),

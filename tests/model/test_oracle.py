@@ -34,6 +34,11 @@ CASES = [
     pytest.param({"N": 1, "source_vocab_size": 31}, id="own-vocabularies"),
     pytest.param({"N": 1, "source_vocab_size": 9, "tie_embeddings": False}, id="own-vocabularies-untied"),
     pytest.param({"N_encoder": 3, "N_decoder": 1, "norm": "deep"}, id="depths"),
+    pytest.param({"N": 2, "norm": "none"}, id="no-norm"),
+    # Of two layers without residual connections some gradients are as small as rounding: that is why there are some.
+    pytest.param({"N": 1, "residual": False}, id="no-residual"),
+    pytest.param({"N": 1, "norm": "pre", "residual": False}, id="pre-norm-no-residual", marks=pytest.mark.slow),
+    pytest.param({"N": 1, "norm": "none", "residual": False}, id="neither"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
     pytest.param({"N": 1, **UNSCALED, "positions": "shaw", "max_distance": 3}, id="unscaled-shaw"),
     *(

@@ -29,6 +29,7 @@ SHARED = {"share_layers": True, "N": 3, "qk_norm": True, "softmax_one": True, "a
 ADDITIVE = {"scores": "additive"}
 DEPTHS = {"N_encoder": 3, "N_decoder": 1}
 OWN_VOCABULARIES = {"source_vocab_size": 32}
+BARE = {"norm": "none", "residual": False, "N": 2}
 variants = pytest.mark.parametrize(
     "changes",
     [
@@ -36,6 +37,7 @@ variants = pytest.mark.parametrize(
         pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
         pytest.param(ADDITIVE, id="additive", marks=pytest.mark.slow),
         pytest.param(DEPTHS, id="depths"),
+        pytest.param(BARE, id="bare"),
         pytest.param(OWN_VOCABULARIES, id="own-vocabularies", marks=pytest.mark.slow),
     ],
 )
@@ -92,6 +94,9 @@ def test_parameters_are_sharded(changes, biases):
         ({"positions": "shaw", "attention_impl": "splash"}, "model.positions=shaw needs einsum"),
         ({"softmax_one": True, "attention_impl": "splash"}, "softmax_one=True, which needs einsum"),
         ({"norm": "deep", "mixer": "convolution"}, "take post or pre"),
+        ({"norm": "deep", "residual": False}, "model.norm=deep weights the residual connections"),
+        ({"norm": "none", "norm_kind": "rms"}, "model.norm=none does not use model.norm_kind, which is 'rms'"),
+        ({"norm": "none", "norm_epsilon": 1e-3}, "model.norm=none does not use model.norm_epsilon"),
         ({"positions": "shaw", "max_distance": 0}, "model.max_distance is 0; it must be at least 1"),
         ({"activation": "gated"}, "geglu, swiglu"),
         ({"scores": "additive", "mixer": "linear"}, "needs model.mixer=attention; it is 'linear'"),
@@ -124,6 +129,32 @@ def test_distances_beyond_the_last_are_not_told_apart_and_those_before_are():
     np.testing.assert_allclose(weights_hs[:, 5], weights_hs[:, 6], rtol=1e-5)
     assert (np.abs(weights_hs[:, 1] - weights_hs[:, 2]) > 1e-4).all()
     assert (np.abs(weights_hs[:, 1] - weights_hs[:, 5]) > 1e-4).all()
+
+
+# Without residual connections, without layer norms
+
+
+def test_without_residuals_what_a_sublayer_gives_is_all_that_is_left():
+    """If W^O and W_2 of every layer are 0, x passes a stack with residual connections and does not pass one without."""
+    ids = np.array([[5, 6, 7]], np.int32)
+    found = []
+    for residual in (True, False):
+        config = dataclasses.replace(TINY, norm="none", residual=residual, N=2)
+        params = perturbed(config)
+        for layer in ("layer_0", "layer_1"):
+            of_layer = params["encoder"][layer]
+            for part, name in (("self_attention", "wo"), ("feed_forward", "w2"), ("feed_forward", "b2")):
+                of_layer[part][name] = jnp.zeros_like(of_layer[part][name])
+        found.append(np.asarray(encoded(config, params, ids)))
+    assert found[0].any(axis=-1).all()
+    assert not found[1].any()
+
+
+def test_without_norms_there_are_no_parameters_of_norms():
+    for norm, count in (("post", 2 * 2 * (2 + 3)), ("none", 0)):
+        config = dataclasses.replace(TINY, norm=norm, N=2)
+        shapes = jax.eval_shape(lambda config=config: init_params(config, jax.random.key(0)))
+        assert sum("norm" in str(path) for path, _ in jax.tree.leaves_with_path(shapes)) == count
 
 
 # DeepNorm

@@ -61,6 +61,8 @@ VARIANTS = {
     "scanned": {"scan_layers": True},
     "scanned remat": {"scan_layers": True, "remat": "full"},
     "depths": {"scan_layers": True, "remat": "full", "norm": "pre", "N_encoder": 3, "N_decoder": 1},
+    "remat, no norm": {"remat": "full", "norm": "none"},
+    "remat, neither": {"remat": "full", "norm": "none", "residual": False},
     "rope": {"positions": "rope"},
     "gated remat, pre-norm": {"activation": "swiglu", "remat": "full", "norm": "pre"},
 }

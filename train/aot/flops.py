@@ -62,8 +62,8 @@ def update_flops(config: CommonConfig, rows: int, source_length: int, target_len
 def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_length: int) -> int:
     """Returns the FLOPs that `model.remat` adds: "full" repeats every layer's forward pass, "dots" its mixing.
 
-    The source's keys and values are computed outside the layers, and so stored. With pre-norm a layer's last product is
-    not recomputed, since only a sum follows it.
+    The source's keys and values are computed outside the layers, and so stored. With pre-norm or no norm a layer's last
+    product is not recomputed, since only a sum follows it.
     """
     return sum(_recomputed(config, rows, source_length, target_length))
 
@@ -81,7 +81,7 @@ def _recomputed(c: ModelConfig, rows: int, source_length: int, target_length: in
         cross_attention = _attention(c, t, source_length)
         return encoder_depth * encoder, decoder_depth * (decoder + cross_attention)
     forward = forward_flops(c, rows, source_length, target_length)
-    last_product = 2 * c.d_model * c.d_ff if c.norm == "pre" else 0
+    last_product = 2 * c.d_model * c.d_ff if c.norm in ("pre", "none") else 0
     encoder = forward.encoder - encoder_depth * s * last_product
     decoder = forward.decoder - decoder_depth * t * last_product
     return encoder, decoder - _source_keys_values(c, s)
