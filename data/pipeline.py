@@ -277,6 +277,8 @@ def evaluation_batches(
 ) -> OnePass[Batch | TextBatch]:
     """Returns every pair once, one a row, shortest first, in rows of bucket lengths; longer pairs get longer rows.
 
+    A bucket whose pairs fill no batch is left out, and they get the rows of the next one: each shape is compiled.
+
     Args:
         prepared: the corpus.
         tokens: the most positions per side in one batch, unless a single row is longer.
@@ -285,9 +287,26 @@ def evaluation_batches(
         limit: the learned positions, if any: no row is longer, unless a pair is.
     """
     # One record a row, so `rows_bc` is [b,1]; nothing is random.
-    batches = length_batches(prepared.lengths.max(axis=1), buckets, tokens=tokens, limit=limit)
+    lengths_n = prepared.lengths.max(axis=1)
+    batches = length_batches(lengths_n, _filled(buckets, lengths_n, tokens), tokens=tokens, limit=limit)
     plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
     return OnePass(plan, lambda planned: _read(prepared, shard.part_of(planned)))
+
+
+def _filled(buckets: Sequence[int], lengths_n: Int32[np.ndarray, " n"], tokens: int) -> list[int]:
+    """Returns the buckets with at least one full batch, of their own pairs and those of buckets before them left out.
+
+    The last one is that of the longest pair, or the largest, whatever it has.
+    """
+    last = min(bisect_left(buckets, int(lengths_n.max(initial=0))), len(buckets) - 1)
+    filled = []
+    shorter = 0  # pairs that the buckets so far have
+    for length in buckets[:last]:
+        pairs = int(np.count_nonzero(lengths_n <= length))
+        if pairs - shorter >= tokens // length:
+            filled.append(length)
+            shorter = pairs
+    return [*filled, buckets[last]]
 
 
 def text_batches(

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -251,6 +252,23 @@ def test_evaluation_takes_every_pair_once_in_order_of_length(prepared) -> None:
         assert all(batch.source.ids_bt.size <= 64 for batch in found)
         assert all(batch.source.segments_bt.max() == 1 for batch in found)
     assert all(batch.source.ids_bt.shape[0] == 1 for batch in evaluation_batches(prepared, 1, (32,)))
+
+
+def test_evaluation_leaves_out_buckets_that_fill_no_batch() -> None:
+    def shapes(lengths: list[int], tokens: int = 16) -> list[tuple[int, ...]]:
+        prepared = SimpleNamespace(
+            lengths=np.array([[length, 1] for length in lengths], np.int32),
+            manifest={},
+            records=lambda members, epoch: [(np.ones(lengths[i], np.int32), np.ones(1, np.int32)) for i in members],
+        )
+        found = evaluation_batches(prepared, tokens, (2, 4, 8))
+        return [batch.source.ids_bt.shape for batch in found]
+
+    assert shapes([2] * 8 + [4] * 4) == [(8, 2), (4, 4)], "each is full"
+    assert shapes([2] * 8 + [4] * 3 + [8]) == [(8, 2), (2, 8), (2, 8)], "three of four rows of 4: they move to 8"
+    assert shapes([2] * 2 + [4] * 2 + [8]) == [(4, 4), (2, 8)], "those of 2 fill the rows of 4"
+    assert shapes([2] * 3) == [(8, 2)], "none is longer than the longest pair needs"
+    assert shapes([2, 9]) == [(2, 8), (1, 16)], "beyond the largest, it is doubled"
 
 
 @pytest.mark.parametrize(
