@@ -1,6 +1,6 @@
 """Collectives in the text of compiled programs: every notation of groups, and pieces of one collective."""
 
-from vaswani.train.aot.hlo import Collective, collectives, kernels, unordered_scatters
+from vaswani.train.aot.hlo import Collective, collectives, kernels, library_traffic, unordered_scatters
 
 PROGRAM = """HloModule jit_step
 
@@ -104,3 +104,16 @@ def test_calls_of_cudnn_and_scatters_that_may_collide_are_counted() -> None:
     assert kernels(ON_A_GPU) == {"__cudnn$fmhaScaleBiasSoftmax": 1, "__cudnn$fmhaScaleBiasSoftmaxBackward": 1}
     assert unordered_scatters(ON_A_GPU) == 1
     assert kernels(PROGRAM) == {} and unordered_scatters(PROGRAM) == 0
+
+
+def test_a_call_of_a_library_reads_its_operands_and_writes_its_results() -> None:
+    """The compiler, which does not look into the call, counts none of them."""
+    calls = """ENTRY %main (p: bf16[8,4]) -> bf16[8,4] {
+  %attend.1 = (bf16[8,4]{1,0}, f32[8]{0}, u8[0]{0}) custom-call(%p, %p, %scale), \
+custom_call_target="__cudnn$fmhaSoftmax", operand_layout_constraints={bf16[8,4]{1,0}, f32[4]{0}, f32[]}, \
+backend_config={"fmha": {"shape": "f32[99]"}}
+  %add.1 = bf16[8,4]{1,0} add(%p, %p)
+}
+"""
+    assert library_traffic(calls) == (8 * 4 * 2 + 8 * 4) + (8 * 4 * 2 + 4 * 4 + 4)
+    assert library_traffic(PROGRAM) == 0

@@ -14,6 +14,8 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective
 _COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(-start)?\(")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
 _LIBRARY_CALL = re.compile(r' custom-call\(.*custom_call_target="([^"]+)"')
+# Its results, and the operands among its attributes.
+_ARRAYS_OF_CALL = re.compile(r" = (.*?) custom-call\(.*operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 class Collective(NamedTuple):
@@ -53,6 +55,12 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
 def kernels(text: str) -> Counter[str]:
     """Returns how many calls of each library function a program has, by the name that the compiler gives it."""
     return Counter(_LIBRARY_CALL.findall(text))
+
+
+def library_traffic(text: str) -> int:
+    """Returns the bytes that a program's calls of library functions read and write, each operand and result once."""
+    calls = _ARRAYS_OF_CALL.findall(text)
+    return sum(_bytes(*array) for shapes in calls for part in shapes for array in _ARRAY.findall(part))
 
 
 def unordered_scatters(text: str) -> int:
