@@ -36,6 +36,7 @@ from vaswani.train.check import check
 
 # Keeps the compiler from looking for TPU hosts, and lets several processes load its library.
 ENVIRONMENT = {
+    ENABLED: "0",  # without the device, jax could not load what it has kept
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -53,7 +54,9 @@ def prepare() -> None:
 
 
 def check_flags(options: Any) -> None:
-    """Raises a `UserError` unless the config is one of ours, and of a translator."""
+    """Raises a `UserError` unless the config is one of ours, and of a translator; before that, it calls `prepare`."""
+    if options.topology != "local":
+        prepare()  # the checks load jax
     check(options.config, default())
     if options.config.task != "translation":
         raise UserError(f"config: task is {options.config.task}; only translation can be compiled ahead of time so far")
@@ -61,9 +64,6 @@ def check_flags(options: Any) -> None:
 
 def main(argv: list[str]) -> int:
     options = flags.FLAGS
-    if options.topology != "local":
-        prepare()
-        os.environ.setdefault(ENABLED, "0")  # without the device, jax could not load what it has kept
     from vaswani.train.aot.report import as_text, refusal, report  # only now: jax reads the environment at import
 
     compiled = report(options.config, options.topology, options.slices, with_search=options.search)

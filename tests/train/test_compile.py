@@ -30,6 +30,7 @@ from vaswani.errors import UserError
 from vaswani.model.config import ModelConfig
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh, process_shard
+from vaswani.train import compile as compile_command
 from vaswani.train.aot import gpus, local, programs
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.aot.hardware import CHIPS, GIB
@@ -296,6 +297,16 @@ def test_what_does_not_fit_is_refused_with_its_numbers() -> None:
     assert done.returncode == 1
     numbers = r"does not fit: train_longest needs (\d+\.\d+) GiB per device, and v5e:2x2 has 15\.75"
     assert float(_only(numbers, done.stderr)) > 16
+
+
+def test_the_environment_is_set_before_the_checks_load_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else jax's CUDA plugin looks for CUDA's libraries, and without them knows no topology."""
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    found: list[str | None] = []
+    monkeypatch.setattr(compile_command, "check", lambda *_: found.append(os.environ.get("JAX_PLATFORMS")))
+    options = mock.Mock(topology="h100:1", config=mock.Mock(task="translation"))
+    compile_command.check_flags(options)
+    assert found == ["cpu"]
 
 
 def test_an_unknown_topology_is_answered_with_the_known_ones() -> None:
