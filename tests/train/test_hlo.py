@@ -1,6 +1,6 @@
 """Collectives in the text of compiled programs: every notation of groups, and pieces of one collective."""
 
-from vaswani.train.aot.hlo import Collective, collectives, kernels, library_traffic, unordered_scatters
+from vaswani.train.aot.hlo import Collective, collectives, kernels, traffic, unordered_scatters
 
 PROGRAM = """HloModule jit_step
 
@@ -106,14 +106,43 @@ def test_calls_of_cudnn_and_scatters_that_may_collide_are_counted() -> None:
     assert kernels(PROGRAM) == {} and unordered_scatters(PROGRAM) == 0
 
 
-def test_a_call_of_a_library_reads_its_operands_and_writes_its_results() -> None:
-    """The compiler, which does not look into the call, counts none of them."""
-    calls = """ENTRY %main (p: bf16[8,4]) -> bf16[8,4] {
-  %attend.1 = (bf16[8,4]{1,0}, f32[8]{0}, u8[0]{0}) custom-call(%p, %p, %scale), \
-custom_call_target="__cudnn$fmhaSoftmax", operand_layout_constraints={bf16[8,4]{1,0}, f32[4]{0}, f32[]}, \
-backend_config={"fmha": {"shape": "f32[99]"}}
-  %add.1 = bf16[8,4]{1,0} add(%p, %p)
+ON_A_CHIP = """HloModule jit_step
+
+%fused_computation.1 (p: f32[8,4]) -> f32[8,4] {
+  ROOT %multiply.1 = f32[8,4]{1,0} multiply(%p, %p)
+}
+
+%region (a: f32[], b: f32[]) -> f32[] {
+  ROOT %add.1 = f32[] add(%a, %b)
+}
+
+ENTRY %main (p: f32[8,4], q: bf16[8,4]) -> f32[8] {
+  %p = f32[8,4]{1,0:T(8,128)} parameter(0)
+  %q = bf16[8,4]{1,0:T(8,128)(2,1)} parameter(1)
+  %copy-start.1 = (f32[8,4]{1,0:T(8,128)S(1)}, f32[8,4]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%p)
+  %fusion.1 = f32[8,4]{1,0:T(8,128)S(1)} fusion(%q), kind=kLoop, calls=%fused_computation.1
+  %copy-done.1 = f32[8,4]{1,0:T(8,128)S(1)} copy-done(%copy-start.1)
+  %slice-start.1 = ((f32[8,4]{1,0}), f32[2,4]{1,0}, s32[]{:S(2)}) slice-start(%p), slice={[0:2], [0:4]}
+  %slice-done.1 = f32[2,4]{1,0} slice-done(%slice-start.1)
+  %bitcast.1 = f32[32]{0:T(1024)S(1)} bitcast(%fusion.1)
+  ROOT %reduce.1 = f32[8]{0} reduce(%fusion.1, %copy-done.1), dimensions={1}, to_apply=%region
 }
 """
-    assert library_traffic(calls) == (8 * 4 * 2 + 8 * 4) + (8 * 4 * 2 + 4 * 4 + 4)
-    assert library_traffic(PROGRAM) == 0
+
+
+def test_memory_is_read_and_written_by_what_is_not_on_the_chip() -> None:
+    fused = 8 * 4 * 2  # its operand; the result stays
+    copied = 8 * 4 * 4  # onto the chip
+    sliced = 2 * (2 * 4 * 4)  # from memory to memory
+    reduced = 8 * 4
+    assert traffic(ON_A_CHIP) == fused + copied + sliced + reduced
+
+
+def test_a_call_of_a_library_reads_its_operands_and_writes_its_results() -> None:
+    """The compiler's own analysis, which does not look into the call, counts none of them."""
+    calls = """ENTRY %main (p: bf16[8,4]) -> bf16[8,4] {
+  %p = bf16[8,4]{1,0} parameter(0)
+  %attend.1 = (bf16[8,4]{1,0}, f32[8]{0}, u8[0]{0}) custom-call(%p, %p), custom_call_target="__cudnn$fmhaSoftmax"
+}
+"""
+    assert traffic(calls) == (8 * 4 * 2 + 8 * 4) + 2 * (8 * 4 * 2)

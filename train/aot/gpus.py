@@ -146,7 +146,7 @@ def available(device: Any) -> int:
 
 
 def cost_analysis(compiled: Any) -> dict[str, float]:
-    """Returns the FLOPs and traffic of a GPU's program; without a GPU the plugin does not count, but jaxlib does."""
+    """Returns the FLOPs of a GPU's program, among others; without a GPU the plugin does not count, but jaxlib does."""
     (module,) = compiled.runtime_executable().hlo_modules()
     return _jax.hlo_module_cost_analysis(jax.devices("cpu")[0].client, module)
 

@@ -42,7 +42,7 @@ CHIPS = {
 # What the estimated times assume.
 ASSUMPTIONS = (
     "an estimate, not a measurement: matrix products at the peak of bfloat16 (which TPUs also use for float32, by"
-    " default), memory traffic as the compiler counts it for layers that are not scanned, at full bandwidth (some of it"
-    " stays on the chip), collectives in rings of neighbours at full bandwidth; the lower time overlaps all three, the"
-    " upper one overlaps nothing; no waiting for data, validation or checkpoints"
+    " default), at full bandwidth what the instructions of layers that are not scanned read from memory and write to it"
+    " (what a TPU keeps on the chip is left out), collectives in rings of neighbours at full bandwidth; the lower time"
+    " overlaps all three, the upper one overlaps nothing; no waiting for data, validation or checkpoints"
 )

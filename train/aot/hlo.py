@@ -1,8 +1,8 @@
-"""Lists the collectives and library calls of a compiled program, from its text: the optimised HLO of one device.
+"""Counts collectives, library calls and memory traffic of a compiled program, from the optimised HLO of one device.
 
-No other analysis of the compiler has them. What is in a loop counts once, however often the loop runs. A collective
-that the compiler splits over several fused computations, to overlap it with other work, has the same channel number in
-all of them and counts once.
+The compiler's own analysis has none of the first two, and in its traffic what a TPU keeps on the chip. What is in a
+loop counts once, however often the loop runs. A collective that the compiler splits over several fused computations, to
+overlap it with other work, has the same channel number in all of them and counts once.
 """
 
 import math
@@ -14,8 +14,9 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective
 _COLLECTIVE = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(-start)?\(")
 _ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]")
 _LIBRARY_CALL = re.compile(r' custom-call\(.*custom_call_target="([^"]+)"')
-# Its results, and the operands among its attributes.
-_ARRAYS_OF_CALL = re.compile(r" = (.*?) custom-call\(.*operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
+_INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%\S+) = (.*?) ([a-z][a-z-]*)\((.*?)\)(?:,|$)")
+_PLACED_ARRAY = re.compile(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\](?:\{([^}]*)\})?")
+_STILL = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
 
 
 class Collective(NamedTuple):
@@ -57,10 +58,39 @@ def kernels(text: str) -> Counter[str]:
     return Counter(_LIBRARY_CALL.findall(text))
 
 
-def library_traffic(text: str) -> int:
-    """Returns the bytes that a program's calls of library functions read and write, each operand and result once."""
-    calls = _ARRAYS_OF_CALL.findall(text)
-    return sum(_bytes(*array) for shapes in calls for part in shapes for array in _ARRAY.findall(part))
+def traffic(text: str) -> int:
+    """Returns the bytes of memory that a program reads and writes: the operands and results of each instruction.
+
+    A fusion is one instruction, and so is a call of a library. What a TPU keeps on the chip has a memory space, such as
+    S(1), and does not count. What runs beside other work counts where it is done, a copy at each end that is in memory.
+    """
+    inner = set(re.findall(r"\b(?:calls|to_apply)=(%[\w.-]+)", text))  # of fusions, reductions and the like
+    moved = 0
+    placed: dict[str, str] = {}
+    is_inner = False
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            is_inner = line.partition(" ")[0] in inner
+        match = _INSTRUCTION.match(line)
+        if not match or is_inner:
+            continue
+        name, shape, kind, operands = match.groups()
+        placed[name] = shape
+        if kind in _STILL or kind.endswith("-start"):
+            continue
+        sources = [placed.get(operand, "") for operand in re.findall(r"%[\w.-]+", operands)]
+        if kind in ("copy-done", "slice-done"):
+            ends = [space for _, dimensions, space in _PLACED_ARRAY.findall(sources[0]) if dimensions]
+            moved += sum(_bytes(*array) for array in _ARRAY.findall(shape)) * sum("S(" not in end for end in ends)
+        else:
+            moved += sum(_in_memory(part) for part in (shape, *sources))
+    return moved
+
+
+def _in_memory(shape: str) -> int:
+    """Returns the bytes of those arrays of a shape that are not on the chip."""
+    arrays = _PLACED_ARRAY.findall(shape)
+    return sum(_bytes(element, dimensions) for element, dimensions, space in arrays if "S(" not in space)
 
 
 def unordered_scatters(text: str) -> int:

@@ -40,7 +40,7 @@ from vaswani.train.aot import gpus
 from vaswani.train.aot.flops import recomputed_flops, update_flops
 from vaswani.train.aot.gpus import TARGETS, open_gpus
 from vaswani.train.aot.hardware import CHIPS, GIB, Chip
-from vaswani.train.aot.hlo import collectives, kernels, library_traffic, unordered_scatters
+from vaswani.train.aot.hlo import collectives, kernels, traffic, unordered_scatters
 from vaswani.train.optim import optimizer
 from vaswani.train.step import TrainState, init_state, make_train_step
 
@@ -260,10 +260,7 @@ def counts(compiled: Any, mesh: Mesh) -> Counts:
     text = compiled.as_text()
     is_gpu = mesh.devices.flat[0].platform == "gpu"
     cost: Any = gpus.cost_analysis(compiled) if is_gpu else compiled.cost_analysis()
-    traffic = cost["bytes accessed"]
-    if is_gpu:
-        traffic += library_traffic(text)
-    totals = Counter({"flops": cost["flops"], "traffic": traffic, "scatters": unordered_scatters(text)})
+    totals = Counter({"flops": cost["flops"], "traffic": traffic(text), "scatters": unordered_scatters(text)})
     slices = len({getattr(device, "slice_index", 0) for device in mesh.devices.flat})
     number = Counter[tuple[str, int]]()
     sent = Counter[tuple[str, int]]()
