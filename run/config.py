@@ -29,10 +29,10 @@ def read_config(workdir: Path) -> ConfigDict:
     Raises:
       UserError: the folder is not that of a run, or its `config.json` is damaged.
     """
-    if not workdir.is_dir():
-        raise UserError(f"--workdir={workdir}: no such folder")
     path = workdir / "config.json"
     if not path.is_file():
+        if not workdir.is_dir():
+            raise UserError(f"--workdir={workdir}: no such folder")
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
     config = completed(read_json(path, dict))
     check_keys(config, default().to_dict(), f"{path}: damaged")

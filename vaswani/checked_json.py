@@ -7,6 +7,7 @@ anything), a dict of required keys and their schemas, or a list of one schema fo
 """
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.errors import UserError
-from vaswani.files import open_regular, read_bytes
+from vaswani.files import in_bucket, open_regular, read_bytes
 
 Schema = Any
 WIDEST = 1 << 63  # whole numbers in JSON are below it: what our own code writes fits in 64 bits
@@ -53,8 +54,6 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
     Raises:
       UserError: as `read_json`; the message names the line.
     """
-    if not path.exists():
-        return []
     values = []
     for number, line in enumerate(_whole_lines(path), start=1):
         where = f"line {number}"
@@ -69,9 +68,14 @@ def _content(path: Path) -> bytes:
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a file of any size that end in a line feed, without it."""
-    with _one_line_error(path), open_regular(path) as file:
-        for line in file:
+    """Yields the lines of a file of any size that end in a line feed, without it; none of an absent file."""
+    with _one_line_error(path), contextlib.ExitStack() as stack:
+        try:
+            # Of a bucket at once: to open an object and to read it takes more requests.
+            opened = io.BytesIO(path.read_bytes()) if in_bucket(path) else open_regular(path)
+        except FileNotFoundError:
+            return
+        for line in stack.enter_context(opened):
             if not line.endswith(b"\n"):
                 return  # had it grown since, its rest would be the next line
             yield line[:-1]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,7 +32,7 @@ from vaswani.run.lock import check_ours, lock
 from vaswani.train import loop
 from vaswani.train.overview.found import find_runs
 
-needed("gcsfs")
+GCSFileSystem = needed("gcsfs").GCSFileSystem
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # gcsfs leaves its sessions to the garbage collector
@@ -143,13 +144,25 @@ def test_what_is_not_for_a_bucket_is_one_line(place: Path, undisturbed: Path) ->
     assert done.stderr.endswith("database, --storage=URL\n")
 
 
-def test_a_hundred_runs_are_listed_many_at_a_time(undisturbed: Path, server: Emulator, place: Path) -> None:
+def test_a_hundred_runs_are_listed_many_at_a_time_in_few_requests(
+    undisturbed: Path, server: Emulator, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("config.json", "run.json", "metrics.jsonl"):
         content = (undisturbed / "run" / name).read_bytes()
         place.map(lambda path, content=content: path.write_bytes(content), (place / str(i) / name for i in range(100)))
+    requests = []
+    send = GCSFileSystem._request
+
+    def counted(*args: Any, **options: Any) -> Any:
+        requests.append(args)
+        return send(*args, **options)
+
+    monkeypatch.setattr(GCSFileSystem, "_request", counted)
     began = time.monotonic()
     runs = find_runs([str(place)])
     assert len(runs) == 100 and {run.state for run in runs} == {"done"}
+    # Of each run its folder, its metrics, and whether there are config.json and run.json before these are read.
+    assert len(requests) == 2 + 6 * len(runs)
     assert time.monotonic() - began < 60  # a second on a machine that has nothing else to do
 
 
