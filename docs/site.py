@@ -23,6 +23,7 @@ LINK = re.compile(r"\]\(([^():#\s]+)")
 FIRST = "/__init__.py"
 API = "api.md"
 EXPLORER = "explorer.html"
+FRAMED = f"notebooks/3_attention_maps/{EXPLORER}"  # beside the page of the notebook that has it in a frame
 
 
 @event_priority(100)  # before the plugin that turns notebooks into pages
@@ -32,8 +33,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = sorted({path for page in pages for path in linked_files(page)} - set(pages))
     ours = [_file(path, config) for path in (*pages, *linked, STYLE)]
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
-    generated = [File.generated(config, API, content=api()), File.generated(config, EXPLORER, content=explorer())]
-    return Files([*of_theme, *ours, *generated])
+    page = explorer()
+    explorers = [File.generated(config, place, content=page) for place in (EXPLORER, FRAMED)]
+    return Files([*of_theme, *ours, File.generated(config, API, content=api()), *explorers])
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

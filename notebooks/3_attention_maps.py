@@ -21,10 +21,12 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.display import IFrame
 
 from vaswani.data.grammar.sentences import pair
 from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.explorer import export
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.translator import translate_one
 from vaswani.paper import drawing
@@ -168,7 +170,17 @@ panel.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# One command writes these figures and more, as files for print:
+# ## Your own sentences
+#
+# The explorer is a page in which the model itself runs. Type a sentence, and see every head's map of it; or leave a
+# head out, and see what the translation becomes. The file also opens without Python: send it to a friend.
+
+# %%
+Path("explorer.html").write_text(export.page(export.as_json(run, source=source)), encoding="utf-8")
+IFrame("explorer.html", width="100%", height=800)
+
+# %% [markdown]
+# One command writes the figures above and more, as files for print:
 #
 # ```
 # python -m paper.figures --workdir=runs/quickstart --output=figures

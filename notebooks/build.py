@@ -67,6 +67,8 @@ def built(source: Path, **environment: str) -> str:
             for output in cell.outputs:
                 if "image/png" in output.get("data", {}):
                     output.data["image/png"] = smaller(output.data["image/png"])
+                if "text/html" in output.get("data", {}):
+                    output.data.pop("text/plain")  # the address of an object
     return nbformat.writes(notebook) + "\n"
 
 

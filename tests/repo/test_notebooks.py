@@ -71,6 +71,7 @@ def test_a_walk_through_the_model(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_attention_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    needed("ipykernel")  # and with it IPython
     monkeypatch.setattr(figures, "SEARCHED", 60)
     folder = tiny.write_grammar_run(tmp_path / "run")
     _, shown = execute("3_attention_maps", monkeypatch, WORKDIR=folder, SENTENCES=2, CASES=0)

@@ -53,6 +53,9 @@ def test_every_page_and_notebook_is_built(site: Path) -> None:
         html = (site / "notebooks" / notebook.stem / "index.html").read_text(encoding="utf-8")
         assert "data:image/png;base64" in html, "its pictures"
     assert "docs/attention.png" in (site / "index.html").read_text(encoding="utf-8")
+    notebook = site / "notebooks" / "3_attention_maps"
+    assert 'src="explorer.html"' in (notebook / "index.html").read_text(encoding="utf-8")
+    assert (notebook / "explorer.html").read_bytes() == (site / "explorer.html").read_bytes()
     assert 'href="explorer.html"' in (site / "index.html").read_text(encoding="utf-8")
     assert (site / "explorer.html").read_text(encoding="utf-8") == explorer(), "as the command writes it now"
     assert (site / "docs" / "attention.png").exists() and (site / "model" / "stack.py").exists()
