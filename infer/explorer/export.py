@@ -1,6 +1,7 @@
 """The explorer's data: a run's config, its tokenizer, and its parameters, rounded to eight bits."""
 
 import base64
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from vaswani.errors import UserError
 from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.runs import Run, check_finite
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import RATES, ModelConfig
 from vaswani.run.averaging import list_checkpoints, load_choice
 from vaswani.run.parameters import count_parameters
 
@@ -27,20 +28,6 @@ TEMPLATE = Path(__file__).with_name("page.html")
 LARGEST = 10_000_000  # parameters: a browser needs a second for a sentence, and the file has 13 MB
 SENTENCES = 4_000  # of the corpus, from which the page knows words: more have no other, but in the rich grammar
 _WORD = re.compile(r"[\w'-]+")
-# What engine.js computes.
-COMPUTED: dict[str, tuple[Any, ...]] = {
-    "mixer": ("attention",),
-    "positions": ("sinusoidal",),
-    "norm": ("post", "pre"),
-    "norm_kind": ("layer",),
-    "residual": (True,),
-    "activation": ("relu",),
-    "scores": ("dot",),
-    "softmax_one": (False,),
-    "qk_norm": (False,),
-    "share_layers": (False,),
-    "prefix": ("none",),
-}
 # The fields that engine.js reads.
 FIELDS = (
     "vocab_size",
@@ -57,6 +44,25 @@ FIELDS = (
     "scale_logits",
     "tie_embeddings",
 )
+# Those that it need not read: biases are among the parameters, the others are about training, or about how to compute.
+FREE = (
+    *RATES,
+    "biases",
+    "feed_forward_biases",
+    "output_bias",
+    "dtype",
+    "dropout_bits",
+    "attention_impl",
+    "remat",
+    "scan_layers",
+    "parametrisation",
+    "mup_width",
+    "max_positions",
+    "max_distance",
+    "neighbours",
+    "kernel_width",
+)
+NORMS = ("post", "pre")
 _KINDS = {1: "normal", 6: "byte"}  # of sentencepiece's pieces; the others are special tokens
 
 
@@ -66,11 +72,13 @@ def check(model_run: Run) -> None:
     instead = "python -m infer.demo shows this run"
     if not isinstance(model_run.model_config, ModelConfig):
         raise UserError(f"{where}: the explorer is for Transformers, not for recurrent networks; {instead}")
-    for field, computed in COMPUTED.items():
-        value = getattr(model_run.model_config, field)
-        if value not in computed:
-            allowed = " or ".join(str(choice) for choice in computed)
-            raise UserError(f"{where}: the explorer is for model.{field}={allowed}, not {value}; {instead}")
+    fixed = (field for field in dataclasses.fields(ModelConfig) if field.name not in (*FIELDS, *FREE))
+    computed = {"norm": NORMS, **{field.name: (field.default,) for field in fixed}}
+    for name, allowed in computed.items():
+        value = getattr(model_run.model_config, name)
+        if value not in allowed:
+            right = " or ".join(map(str, allowed))
+            raise UserError(f"{where}: the explorer is for model.{name}={right}, not {value}; {instead}")
     count = count_parameters(model_run.params)
     if count > LARGEST:
         raise UserError(f"{where}: {count:,} parameters; the explorer is for up to {LARGEST:,}; {instead}")

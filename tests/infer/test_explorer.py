@@ -27,6 +27,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.options import chosen
 from vaswani.infer.translate.translator import Translator
 from vaswani.model import transformer
+from vaswani.model.config import ModelConfig
 from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
@@ -354,6 +355,8 @@ def test_checkpoints_of_the_training_are_models_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "wrong"),
     [
+        ({"N_encoder": 1}, "model.N_encoder=0, not 1"),
+        ({"share_layers": True}, "model.share_layers=False, not True"),
         ({"positions": "rope"}, "model.positions=sinusoidal, not rope"),
         ({"norm": "deep"}, "model.norm=post or pre, not deep"),
         ({"mixer": "linear"}, "model.mixer=attention, not linear"),
@@ -362,6 +365,12 @@ def test_checkpoints_of_the_training_are_models_too(tmp_path: Path) -> None:
 def test_another_model_is_one_line(changes: dict[str, Any], wrong: str) -> None:
     with pytest.raises(UserError, match=wrong):
         export.as_json(small(**changes))
+
+
+def test_every_field_of_a_model_is_read_or_free_or_has_one_value() -> None:
+    """A field that comes later is refused unless it has its default: the engine knows nothing of it."""
+    names = {field.name for field in dataclasses.fields(ModelConfig)}
+    assert {*export.FIELDS, *export.FREE} <= names and not {*export.FIELDS} & {*export.FREE}
 
 
 def test_a_recurrent_network_is_one_line() -> None:
