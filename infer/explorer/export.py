@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
@@ -14,6 +15,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from sentencepiece import sentencepiece_model_pb2
 
+from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
@@ -22,7 +24,7 @@ from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.runs import Run, check_finite
 from vaswani.model.config import RATES, ModelConfig
 from vaswani.run.averaging import list_checkpoints, load_choice
-from vaswani.run.parameters import count_parameters
+from vaswani.run.parameters import count_parameters, params_sha256
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LARGEST = 10_000_000  # parameters: a browser needs a second for a sentence, and the file has 13 MB
@@ -63,6 +65,8 @@ FREE = (
     "kernel_width",
 )
 NORMS = ("post", "pre")
+ROLES = "roles.json"  # of a run whose heads were measured
+_ROLE = {"kind": str, "layer": int, "head": int, "relation": str, "accuracy": float, "low": float, "high": float}
 _KINDS = {1: "normal", 6: "byte"}  # of sentencepiece's pieces; the others are special tokens
 
 
@@ -181,6 +185,22 @@ def corpus_words(corpus: str) -> list[str]:
     return list(words)
 
 
+def measured_roles(model_run: Run) -> dict[str, Any] | None:
+    """Returns what the lab has measured of the heads of a run, if it was with these parameters.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    path = model_run.workdir / ROLES
+    if not path.is_file():
+        return None
+    measured = read_json(path, {"params_sha256": str, "scored_on": str, "roles": [_ROLE]})
+    if measured["params_sha256"] != params_sha256(model_run.params):
+        print(f"note: {path} is about other parameters, so the page has no roles of heads", file=sys.stderr)
+        return None
+    return measured
+
+
 def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -> dict[str, Any]:
     """Returns what the page reads; raises as `check` and `tokenizer_data`."""
     check(model_run)
@@ -195,6 +215,7 @@ def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -
         "words": corpus_words(model_run.config.data.train),
         "titles": TITLES,
         "step": model_run.step,
+        "measured": measured_roles(model_run),
         "config": {field: getattr(config, field) for field in FIELDS},
         "decoding": {
             "beam": decode.beam,

@@ -43,6 +43,12 @@ const PATHS = {
 const kindOf = () => at.kind in PATHS ? at.kind : "cross";
 const layerOf = () => chosenOf("layer", model.config.N);
 const headOf = () => chosenOf("head", model.config.h);
+
+/* Returns the measured roles of the heads of these parameters: none of other checkpoints. */
+const roles = () => models[data.checkpoints.length] === model && data.measured?.roles || [];
+const rolesOf = (kind, layer, head) => roles().filter(role =>
+  role.kind === kind && role.layer === layer + 1 && role.head === head + 1);
+
 const label = id => model.tokenizer.label(id);
 
 /* Returns the names of queries and keys of the kind of attention that is looked at. */
@@ -145,7 +151,7 @@ function step(root, title, equation, caption) {
   make("h3", title, root);
   if (equation) {
     const line = make("p", undefined, root, "equation");
-    equation.split(/([\^_])([\wα])/).forEach((part, i, parts) => {
+    equation.split(/([\^_])(\(.*?\)|[\wα])/).forEach((part, i, parts) => {
       if (i % 3 !== 1) make({ "^": "sup", _: "sub" }[parts[i - 1]] ?? "span", part, line);
     });
   }

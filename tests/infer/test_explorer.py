@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -350,6 +351,25 @@ def test_checkpoints_of_the_training_are_models_too(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.array(embed, np.float32), expected.ravel())
     with pytest.raises(UserError, match="--checkpoints=9: the run has 4"):
         export.spaced(opened, 9)
+
+
+def test_roles_are_of_the_parameters_that_they_were_measured_with(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = open_run("builtin:quickstart")
+    roles = export.measured_roles(shipped)["roles"]
+    assert {(role["kind"], role["relation"]) for role in roles} >= {("cross", "same token, translated")}
+    shutil.copy(shipped.workdir / export.ROLES, tmp_path)
+    assert export.measured_roles(shipped._replace(workdir=tmp_path))["roles"] == roles
+    capsys.readouterr()
+    assert export.measured_roles(run._replace(workdir=tmp_path)) is None, "its parameters are rounded"
+    assert capsys.readouterr().err == (
+        f"note: {tmp_path}/roles.json is about other parameters, so the page has no roles of heads\n"
+    )
+    assert export.measured_roles(small()) is None
+    (tmp_path / export.ROLES).write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match=r"roles\.json: damaged"):
+        export.measured_roles(shipped._replace(workdir=tmp_path))
 
 
 @pytest.mark.parametrize(

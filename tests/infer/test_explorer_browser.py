@@ -107,6 +107,38 @@ def test_words_are_completed_and_unknown_ones_named(browser: Browser, file: Path
     assert browser.value("document.getElementById('unknown').textContent") == ""
 
 
+def test_heads_have_their_measured_roles(browser: Browser, file: Path) -> None:  # noqa: F811
+    opened(browser, file, view="heads", head="mean")
+    roles = "[...document.querySelectorAll('[aria-label=\"heads with a role\"] button')]"
+    measured = export.measured_roles(open_run("builtin:quickstart"))["roles"]
+    assert len(measured) == browser.value(f"{roles}.length")
+    assert browser.value(f"{roles}.filter(one => one.ariaPressed == 'true').length") == 0, "a mean is no head"
+    (place,) = (n for n, role in enumerate(measured) if role["relation"] == "same token, translated")
+    role = measured[place]
+    told = f"{role['relation']} {100 * role['accuracy']:.1f} %"
+    browser.value(f"{roles}[{place}].click()")
+    assert browser.value(f"{roles}.filter(one => one.ariaPressed == 'true').map(one => one.firstChild.data)") == [told]
+    selects = browser.value("[...document.querySelectorAll('.viewer select')].map(one => one.value)")
+    assert selects == ["cross", str(role["layer"] - 1), str(role["head"] - 1)]
+    browser.value("document.querySelector('[data-view=head]').click()")
+    chosen = "document.querySelectorAll('#controls select')[2].selectedOptions[0].textContent"
+    assert browser.value(chosen) == f"{role['head']}: {told}"
+
+
+def test_a_browser_that_lacks_something_says_so_in_one_line(browser: Browser, file: Path) -> None:  # noqa: F811
+    line = "getComputedStyle(document.getElementById('needs'))"
+    visible = "[...document.body.children].filter(one => getComputedStyle(one).visibility == 'visible')"
+    opened(browser, file)
+    assert browser.value(f"{line}.display") == "none"
+    old = browser.ask("Page.addScriptToEvaluateOnNewDocument", source="delete Object.hasOwn")["identifier"]
+    browser.open("about:blank")
+    browser.open(file.as_uri())
+    browser.wait_for(f"{line}.visibility == 'visible'")
+    assert browser.value(f"{visible}.map(one => one.tagName)") == ["H1", "P"]
+    assert browser.value("document.getElementById('needs').textContent").endswith("a browser of 2024 or later.")
+    browser.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=old)
+
+
 def test_nothing_moves_while_a_sentence_is_translated_or_typed(browser: Browser, file: Path) -> None:  # noqa: F811
     opened(browser, file)
     shifts = browser.value("""new Promise(done => {
@@ -291,7 +323,6 @@ def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) ->
     assert whole > 10 and browser.value("document.querySelectorAll('.beam g.returned').length") >= 12
     slide(browser, 2, 3)
     assert browser.value(columns) == 3
-    assert browser.value("document.querySelectorAll('.beam g.returned').length") == 0, "nobody knows yet"
     before = browser.value("document.body.dataset.translated")
     slide(browser, 0, 1)
     browser.wait_for(f"document.body.dataset.translated != {before}")
@@ -299,6 +330,11 @@ def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) ->
     assert browser.value("location.hash").endswith("view=beam&grown=3&beam=1")
     slide(browser, 2, 99)
     assert browser.value("document.querySelector('.grid td:last-child').textContent") == browser.value(TRANSLATION)
+    returned = "document.querySelectorAll('.beam g.returned').length"
+    opened(browser, file, view="beam", s="The old dog.", alpha=1)
+    assert browser.value(columns) == 9 and browser.value(returned) == 6, "the search goes on after the best has ended"
+    opened(browser, file, view="beam", s="The old dog.", alpha=1, grown=7)
+    assert browser.value(columns) == 7 and browser.value(returned) == 0, "nobody knows yet that it is the best"
 
 
 def test_the_decoder_goes_forwards_and_back_with_its_cache(browser: Browser, file: Path) -> None:  # noqa: F811

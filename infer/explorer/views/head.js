@@ -3,8 +3,14 @@
 const HEAD_CONTROLS = {
   kind: { text: "attention", options: () => Object.keys(PATHS).map(kind => [kind, data.titles[kind]]) },
   layer: { text: "layer", options: () => numbered(model.config.N) },
-  head: { text: "head", options: () => numbered(model.config.h) },
+  head: { text: "head", options: () => numbered(model.config.h, named) },
 };
+
+/* Returns a head's number, and of its roles that which it fulfils most often. */
+function named(h) {
+  const [best] = rolesOf(kindOf(), layerOf(), h).sort((a, b) => b.accuracy - a.accuracy);
+  return best ? `${h + 1}: ${best.relation} ${share(best.accuracy)}` : h + 1;
+}
 
 /* Returns what a head's output becomes by its rows of W^O. */
 function throughOutput(path, output, h) {
@@ -40,7 +46,6 @@ VIEWS.head = {
     const ofKeys = name => keys.map((_, s) => head(trace[`${path}/${name}`], s, h));
     const isDivided = scale_attention && !isOff("scale");
     const weights = own("weights");
-    
 
     make("p", told(own("products"), t), root);
     step(root, "1. A query and the keys", "q = x W^Q,  k = x W^K",

@@ -29,7 +29,8 @@ const redraw = viewer(element("attention"), maps, viewed, () => go({}));
 
 VIEWS.heads = {
   title: "All heads",
-  draw() {
+  draw(root) {
+    drawRoles(root);
     const { trace, ids, output, inputs, choices } = now;
     const sources = ids.map(label);
     const outputs = output.map(label);
@@ -39,6 +40,24 @@ VIEWS.heads = {
     redraw();
   },
 };
+
+/* Draws the heads that have a role, if they were measured: each is a button that leads to its map. */
+function drawRoles(root) {
+  if (!roles().length) return;
+  step(root, "What they were measured to do", "", `How often a head's largest weight is on the right word, with the 95 % interval, `
+    + `on test sentences (${data.measured.scored_on}). Listed are heads that beat chance, every fixed distance and the untrained model. Choose one to see it below.`);
+  const list = make("p", undefined, root, "tokens");
+  list.setAttribute("role", "group");
+  list.setAttribute("aria-label", "heads with a role");
+  for (const role of roles()) {
+    const { kind, layer, head, relation, accuracy, low, high } = role;
+    const button = make("button", `${relation} ${share(accuracy)}`, list);
+    make("small", `${data.titles[kind]} ${layer}.${head} (${share(low)} to ${share(high)})`, button);
+    button.dataset.key = relation + kind;
+    button.setAttribute("aria-pressed", at.head !== "mean" && rolesOf(kindOf(), layerOf(), headOf()).includes(role));
+    button.addEventListener("click", () => go({ kind, layer: String(layer - 1), head: String(head - 1) }));
+  }
+}
 
 /* Returns what viewer.js draws of one kind of attention. */
 function mapOf(trace, kind, queries, keys, choices) {
