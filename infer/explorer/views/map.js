@@ -5,7 +5,7 @@ function boxesOf(stack) {
   const { N, norm } = model.config;
   const boxes = [{ name: `${stack}/embedding`, text: stack === "encoder" ? "Input embedding + positions"
     : "Output embedding (shifted right) + positions", equation: model.config.scale_embeddings
-    ? "x = E[token] √d_m + PE(pos)" : "x = E[token] + PE(pos)" }];
+    ? "x = E[token] √d + PE(pos)" : "x = E[token] + PE(pos)" }];
   for (let n = 0; n < N; n++) {
     const path = `${stack}/layer_${n}`;
     const sublayers = [["self_attention", stack === "encoder" ? "Multi-head attention" : "Masked multi-head attention"],

@@ -19,7 +19,7 @@ VIEWS.positions = {
         rotated: [sin * Math.cos(angle) + cos * Math.sin(angle), cos * Math.cos(angle) - sin * Math.sin(angle)] };
     });
 
-    step(root, `1. From position ${pos} to ${pos + k} each pair turns by k / 10000^(2i/d)`, "",
+    step(root, `1. From position ${pos} to ${pos + k} each pair turns`, "angle = k / 10000^(2i/d)",
       "A dot is PE(pos), a ring PE(pos + k). The first pairs turn fast, like a second hand, later ones hardly at all.");
     const clocks = make("div", undefined, root, "clocks");
     for (const { j, from, to, angle } of pairs) {
