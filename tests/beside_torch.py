@@ -47,7 +47,7 @@ _FINAL_NORMS = "{side}.norm.{weight,bias}  {side}/final_norm/{scale,bias}  d\n"
 _TIED = "softmax.weight  embed  v d\n"
 _UNTIED = """
 softmax.weight       softmax       v d
-source_embed.weight  source_embed  v d
+source_embed.weight  source_embed  u d
 target_embed.weight  target_embed  v d
 """
 _OUTPUT_BIAS = "softmax.bias  output_bias  v\n"
@@ -87,7 +87,7 @@ class Translator(torch.nn.Module):
             text += _OUTPUT_BIAS
         rows = table.rows(text, c.N)
         ours = {name: np.asarray(array) for name, array in named(params).items()}
-        copies = table.write(ours, rows, table.sizes_of(c) | {"v": c.vocab_size})
+        copies = table.write(ours, rows, table.sizes_of(c) | {"u": c.vocab_size, "v": c.vocab_size})
         theirs = dict(self.named_parameters())
         assert copies.keys() == theirs.keys()
         assert {path for row in rows for path in row.paths} >= ours.keys()

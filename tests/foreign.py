@@ -59,16 +59,21 @@ def learn_spiece(folder: Path) -> None:
 
 
 def _sides(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
-    """Marian or Pegasus, with the files of Marian's tokenizer."""
-    pieces: set[str] = set()
+    """Marian or Pegasus, with the files of Marian's tokenizer; Marian perhaps with a vocabulary for each side."""
+    sides = []
     for side, language in (("source", 0), ("target", 1)):
         _learn(folder, side, [pair[language] for pair in tiny.PAIRS], vocab_size=34, character_coverage=1.0)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
-        pieces |= {model.id_to_piece(number) for number in range(3, model.get_piece_size())}
-    vocabulary = ["</s>", "<unk>", ">>deu<<", *sorted(pieces), "<pad>"]
-    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(vocabulary)}))
+        sides.append({model.id_to_piece(number) for number in range(3, model.get_piece_size())})
+    vocabulary = ["</s>", "<unk>", ">>deu<<", *sorted(sides[0] | sides[1]), "<pad>"]
     pad = len(vocabulary) - 1
+    if not settings.get("share_encoder_decoder_embeddings", True):
+        vocabulary, targets = (["</s>", "<unk>", "<pad>", *sorted(pieces)] for pieces in sides)
+        pad = 2
+        settings = {"decoder_vocab_size": len(targets)} | settings
+        (folder / "target_vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(targets)}))
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(vocabulary)}))
     config, model_class = {
         "marian": (transformers.MarianConfig, transformers.MarianMTModel),
         "pegasus": (transformers.PegasusConfig, transformers.PegasusForConditionalGeneration),
@@ -180,11 +185,17 @@ def fairseq_state(**settings: Any) -> dict[str, Any]:
     return {"args": argparse.Namespace(**FAIRSEQ | sizes | settings), "model": fairseq_weights(4 + len(WORDS))}
 
 
-def make_fairseq(folder: Path, state: Any, words: Sequence[str] = WORDS, codes: str = CODES) -> Path:
+def make_fairseq(
+    folder: Path,
+    state: Any,
+    words: Sequence[str] = WORDS,
+    codes: str = CODES,
+    source_words: Sequence[str] | None = None,
+) -> Path:
     """Writes a checkpoint of fairseq with its files, and returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    for language in ("en", "de"):
-        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in words))
+    for language, own in (("en", source_words or words), ("de", words)):
+        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in own))
     (folder / "bpecodes").write_text(codes)
     torch.save(state, folder / "model.pt")
     return folder / "model.pt"

@@ -9,6 +9,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import MosesBpe
+from vaswani.data.pair import Pair
 from vaswani.errors import UserError, shown
 from vaswani.files import read_bytes
 from vaswani.infer.convert import pytorch, table
@@ -62,11 +63,11 @@ _NORMS = {
 }
 _TIED = "decoder.embed_tokens.weight=encoder.embed_tokens.weight=decoder.output_projection.weight  embed  v d"
 _SHARED_SOFTMAX = """
-encoder.embed_tokens.weight                                    source_embed  v d
+encoder.embed_tokens.weight                                    source_embed  u d
 decoder.embed_tokens.weight=decoder.output_projection.weight  target_embed  v d
 """
 _UNTIED = """
-encoder.embed_tokens.weight       source_embed  v d
+encoder.embed_tokens.weight       source_embed  u d
 decoder.embed_tokens.weight       target_embed  v d
 decoder.output_projection.weight  softmax       v d
 """
@@ -146,13 +147,27 @@ def read(path: Path) -> Imported:
     settings = _settings(path, state)
     config = _config(path, settings)
     languages = [settings["source_lang"], settings["target_lang"]]
-    words = _dictionary(path.parent, languages)
-    rows = our_rows(path.parent, len(words), pad=PAD, start=EOS, eos=EOS, unk=UNK)
+    source_words, target_words = (_dictionary(path.parent, language) for language in languages)
+    source_rows, rows = (_rows(path.parent, words) for words in (source_words, target_words))
+    config.data.share_vocabulary = source_words == target_words
+    if config.model.tie_embeddings and not config.data.share_vocabulary:
+        raise UserError(f"{path.parent}: the dictionaries differ, but the model has one of both (share_all_embeddings)")
     weights = modern(path, pytorch.arrays(state["model"], path))
-    params = _params(path, config, weights, rows, settings["share_decoder_input_output_embed"])
+    params = _params(path, config, weights, rows, source_rows, settings["share_decoder_input_output_embed"])
+
     codes = _codes(path.parent)
-    tokenizer = MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _lines(codes), languages, str(codes))
-    return Imported(path, config, tokenizer, params)
+
+    def tokenizer_of(words: list[str], rows: list[int], languages: list[str]) -> MosesBpe:
+        return MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _lines(codes), languages, str(codes))
+
+    if config.data.share_vocabulary:
+        return Imported(path, config, tokenizer_of(target_words, rows, languages), params)
+    source, target = languages
+    pair = Pair(
+        tokenizer_of(source_words, source_rows, [source, source]),
+        tokenizer_of(target_words, rows, [target, target]),
+    )
+    return Imported(path, config, pair, params)
 
 
 def _settings(path: Path, state: dict[str, Any]) -> dict[str, Any]:
@@ -258,8 +273,13 @@ def sinusoids(positions: int, d_model: int) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, d_model % 2))).astype(np.float32)
 
 
-def _params(path: Path, config: ConfigDict, weights: Weights, rows: list[int], shared_softmax: bool) -> dict[str, Any]:
-    """Returns our parameters, and turns off in `config.model` the biases that are all zero."""
+def _params(
+    path: Path, config: ConfigDict, weights: Weights, rows: list[int], source_rows: list[int], shared_softmax: bool
+) -> dict[str, Any]:
+    """Returns our parameters, and turns off in `config.model` the biases that are all zero.
+
+    With a vocabulary for each side, a softmax that shares the target's embeddings is one of our ties.
+    """
     model = config.model
     depths = (model.N, model.N_decoder or model.N)
     weights.check_layers(max(depths))
@@ -268,12 +288,14 @@ def _params(path: Path, config: ConfigDict, weights: Weights, rows: list[int], s
         embeddings = _TIED
     elif shared_softmax:
         embeddings = _SHARED_SOFTMAX
-    sizes = table.sizes_of(model) | {"v": max(rows) + 1}
+    sizes = table.sizes_of(model) | {"u": max(source_rows) + 1, "v": max(rows) + 1}
     params = table.read(weights, table.rows(embeddings, model.N) + stacks(depths, model.norm), sizes)
     weights.check_all_read(_IGNORED)
 
-    params = with_our_rows(path, params, rows)
-    if "target_embed" in params:
+    params = with_our_rows(path, params, rows, source_rows)
+    if shared_softmax and not config.data.share_vocabulary:
+        model.tie_embeddings = True
+    elif "target_embed" in params:
         params.setdefault("softmax", params["target_embed"])
     for side in ("source", "target"):
         params[f"{side}_positions"] = sinusoids(model.max_positions, model.d_model)
@@ -283,17 +305,17 @@ def _params(path: Path, config: ConfigDict, weights: Weights, rows: list[int], s
     return nested(params)
 
 
-def _dictionary(folder: Path, languages: list[str]) -> list[str]:
-    """Returns the subwords by id, the same for both languages."""
-    words = []
-    for language in languages:
-        path = folder / f"dict.{language}.txt"
-        lines = enumerate(_lines(path), 1)
-        subwords = [_subword(line, f"{path}, line {number}") for number, line in lines if line]
-        words.append([*SPECIALS, *subwords])
-    if words[0] != words[1]:
-        raise UserError(f"{folder}: the dictionaries of both languages differ; only a joined one can be read")
-    return words[0]
+def _dictionary(folder: Path, language: str) -> list[str]:
+    """Returns the subwords of a language by id."""
+    path = folder / f"dict.{language}.txt"
+    lines = enumerate(_lines(path), 1)
+    subwords = [_subword(line, f"{path}, line {number}") for number, line in lines if line]
+    return [*SPECIALS, *subwords]
+
+
+def _rows(folder: Path, words: list[str]) -> list[int]:
+    """Returns for each of our ids fairseq's: a target starts with EOS."""
+    return our_rows(folder, len(words), pad=PAD, start=EOS, eos=EOS, unk=UNK)
 
 
 def _subword(line: str, where: str) -> str:

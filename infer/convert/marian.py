@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from vaswani.checked_json import read_json
 from vaswani.data.imported import Marian
+from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, shown
@@ -43,8 +44,12 @@ THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "s
 _TIED = """
 model.shared.weight=model.encoder.embed_tokens.weight=model.decoder.embed_tokens.weight=lm_head.weight  embed  v d
 """
+_TIED_TARGET = """
+model.encoder.embed_tokens.weight                 source_embed  u d
+model.decoder.embed_tokens.weight=lm_head.weight  target_embed  v d
+"""
 _UNTIED = """
-model.encoder.embed_tokens.weight  source_embed  v d
+model.encoder.embed_tokens.weight  source_embed  u d
 model.decoder.embed_tokens.weight  target_embed  v d
 lm_head.weight                     softmax       v d
 """
@@ -60,6 +65,7 @@ _DEFAULTS = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
     "max_position_embeddings": 1024,
+    "decoder_vocab_size": None,
 }
 _RULES = {
     **{f"decoder_{key}": SIZE for key in _PER_SIDE},
@@ -249,40 +255,56 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     cfg.decode.length_penalty = "power"
     cfg.decode.alpha = 1.0
     obey(path, sizes, _RULES)
+    if sizes["decoder_vocab_size"] is not None:
+        obey(path, sizes, {"decoder_vocab_size": SIZE})
     if sizes["decoder_layers"] != cfg.model.N:
         cfg.model.N_decoder = sizes["decoder_layers"]
     for key in _ALIKE:
         if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
             raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
-    if not sizes["share_encoder_decoder_embeddings"]:
-        raise UserError(f"{path}: share_encoder_decoder_embeddings is false; only one shared vocabulary is read")
-    tokens = _read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
-    rows = our_rows(
-        path,
-        sizes["vocab_size"],
-        pad=sizes["pad_token_id"],
-        start=sizes["decoder_start_token_id"],
-        eos=sizes["eos_token_id"],
-        unk=tokens["<unk>"],
-    )
-    params = _our_params(folder, cfg, weights, rows, sizes["max_position_embeddings"])
-    piece_of = {number: piece for piece, number in tokens.items()}
-    tokenizer = _read_tokenizer(folder, our_pieces(rows, piece_of))
-    return Imported(folder, cfg, tokenizer, params)
+    pad = sizes["pad_token_id"]
+    start = sizes["decoder_start_token_id"]
+    eos = sizes["eos_token_id"]
+
+    def vocabulary(name: str, size: int, start: int) -> tuple[list[int], list[str]]:
+        tokens = _read_vocabulary(folder / name, size)
+        rows = our_rows(path, size, pad=pad, start=start, eos=eos, unk=tokens["<unk>"])
+        return rows, our_pieces(rows, {number: piece for piece, number in tokens.items()})
+
+    positions = sizes["max_position_embeddings"]
+    if sizes["share_encoder_decoder_embeddings"]:
+        rows, pieces = vocabulary("vocab.json", sizes["vocab_size"], start)
+        params = _our_params(folder, cfg, weights, rows, None, positions)
+        return Imported(folder, cfg, _read_tokenizer(folder, pieces), params)
+
+    cfg.data.share_vocabulary = False
+    source_rows, source_pieces = vocabulary("vocab.json", sizes["vocab_size"], pad)  # no source begins with a token
+    rows, pieces = vocabulary("target_vocab.json", sizes["decoder_vocab_size"] or sizes["vocab_size"], start)
+    params = _our_params(folder, cfg, weights, rows, source_rows, positions)
+    source_spm, target_spm = _sentencepiece(folder)
+    source = Marian.of(source_pieces, source_spm, source_spm)
+    target = Marian.of(pieces, target_spm, target_spm)
+    return Imported(folder, cfg, Pair(source, target), params)
 
 
-def _our_params(folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int], positions: int) -> dict[str, Any]:
-    """Returns our parameters, and turns off in `cfg.model` the biases that are all zero."""
+def _our_params(
+    folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int], source_rows: list[int] | None, positions: int
+) -> dict[str, Any]:
+    """Returns our parameters, and turns off in `cfg.model` the biases that are all zero.
+
+    `source_rows` are those of a source with a vocabulary of its own.
+    """
     config = cfg.model
     depths = (config.N, config.N_decoder or config.N)
     weights.check_layers(max(depths))
-    sizes = table.sizes_of(config) | {"v": max(rows) + 1}
-    entries = table.rows(_embeddings(weights, config.tie_embeddings), config.N) + _stacks(depths, config.norm)
+    sizes = table.sizes_of(config) | {"u": max(source_rows or rows) + 1, "v": max(rows) + 1}
+    embeddings = _embeddings(weights, config.tie_embeddings, source_rows is None)
+    entries = table.rows(embeddings, config.N) + _stacks(depths, config.norm)
     params = table.read(weights, entries, sizes, sines_first(config.d_model))
     _check_positions(weights, positions, config.d_model)
     weights.check_all_read(() if config.tie_embeddings else ("model.shared.weight",))  # which is then of no use there
 
-    params = with_our_rows(folder, params, rows)
+    params = with_our_rows(folder, params, rows, source_rows)
     params["output_bias"] = params.get("output_bias", 0) + bias_of_copies(rows)
     params = without_zero_biases(params)
     config.biases = any(name.endswith("/bq") for name in params)
@@ -290,11 +312,14 @@ def _our_params(folder: Path, cfg: ConfigDict, weights: Weights, rows: list[int]
     return nested(params)
 
 
-def _embeddings(weights: Weights, tied: bool) -> str:
-    """Returns the table of their one embedding, or with no ties of both sides' and the softmax's; and of the bias."""
+def _embeddings(weights: Weights, tied: bool, shared: bool) -> str:
+    """Returns the table of their one embedding, or with no ties of both sides' and the softmax's; and of the bias.
+
+    Of a source with a vocabulary of its own, not `shared`, only the target's can be tied to the softmax.
+    """
     bias = _BIAS if "final_logits_bias" in weights else ""
     if tied:
-        return _TIED + bias
+        return (_TIED if shared else _TIED_TARGET) + bias
     names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
     if not any(name in weights for name in names):  # older versions save two that are the same as one
         return re.sub("|".join(names), "model.shared.weight", _UNTIED) + bias
@@ -334,11 +359,7 @@ def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
 
 def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
     """Returns the tokenizer of `pieces`: a sentencepiece model alone, if it is that of both sides and has our ids."""
-    try:
-        source = read_bytes(folder / "source.spm")
-        target = read_bytes(folder / "target.spm")
-    except OSError as error:
-        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    source, target = _sentencepiece(folder)
     try:
         tokenizer = Tokenizer(source)
         if source == target and tokenizer.pieces(range(tokenizer.vocab_size)) == pieces:
@@ -346,3 +367,11 @@ def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
     except UserError:
         pass  # a model of others has other ids of the special symbols
     return Marian.of(pieces, source, target)
+
+
+def _sentencepiece(folder: Path) -> tuple[bytes, bytes]:
+    """Returns the sentencepiece models of the source and of the target."""
+    try:
+        return read_bytes(folder / "source.spm"), read_bytes(folder / "target.spm")
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error

@@ -24,9 +24,10 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 
 # Our axes: d model (and D, the same), h heads, k and e their keys and values, f feed-forward, v vocabulary,
-# l positions, r buckets of distances, c classes.
+# u that of a source, l positions, r buckets of distances, c classes.
 AXES = {
-    **dict.fromkeys(("embed", "source_embed", "target_embed", "softmax"), "vd"),
+    "source_embed": "ud",
+    **dict.fromkeys(("embed", "target_embed", "softmax"), "vd"),
     **dict.fromkeys(("output_bias", "softmax_b"), "v"),
     **dict.fromkeys(("scale", "bias", "token", "head_b"), "d"),
     "positions": "ld",

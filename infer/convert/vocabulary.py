@@ -47,18 +47,27 @@ def bias_of_copies(rows: Sequence[int]) -> np.ndarray:
     return bias_v
 
 
-def with_our_rows(source: object, params: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+def with_our_rows(
+    source: object, params: dict[str, Any], rows: Sequence[int], source_rows: Sequence[int] | None = None
+) -> dict[str, Any]:
     """Returns the parameters of a model in which those with an axis of ids have our ids.
+
+    `source_rows` are those of a source with a vocabulary of its own.
 
     Raises:
       UserError: there is not an embedding for each of their ids, which are those in `rows`, or there are more.
     """
-    size = max(rows) + 1
-    tables = {name: array for name, array in params.items() if AXES.get(name, "").startswith("v")}
-    for table in tables.values():
+    rows_of = {"v": list(rows), "u": list(rows if source_rows is None else source_rows)}
+    ours = dict(params)
+    for name, table in params.items():
+        axis = AXES.get(name, "")[:1]
+        if axis not in rows_of:
+            continue
+        size = max(rows_of[axis]) + 1
         if len(table) != size:
             raise UserError(f"{source}: its weights have {len(table)} embeddings, and its vocabulary {size} subwords")
-    return params | {name: table[rows] for name, table in tables.items()}
+        ours[name] = table[rows_of[axis]]
+    return ours
 
 
 def our_pieces(rows: Sequence[int], piece_of: Mapping[int, str]) -> list[str]:

@@ -140,6 +140,41 @@ def test_logits_are_fairseqs(layout, tmp_path):
     assert np.all(actual[:, EOS] - actual[:, BOS] > 29)
 
 
+@pytest.mark.parametrize("shared_softmax", [True, False])
+def test_dictionaries_of_their_own_are_read(shared_softmax, tmp_path):
+    """The source has three subwords more, and its words are in another order."""
+    source_words = ["x", "y", "z", *reversed(WORDS)]
+    given = weights(pre=False, tied=False)
+    random = torch.Generator().manual_seed(1)
+    given["encoder.embed_tokens.weight"] = 0.3 * torch.randn(4 + len(source_words), D, generator=random)
+    if shared_softmax:
+        del given["decoder.output_projection.weight"]
+    settings = FAIRSEQ | {"source_lang": "en", "target_lang": "de", "share_decoder_input_output_embed": shared_softmax}
+    state = {"args": argparse.Namespace(**settings), "model": given}
+    path = foreign.make_fairseq(tmp_path / "given", state, WORDS, "\n".join(CODES), source_words)
+    make_run(tmp_path / "run", fairseq.read(path))
+    run = open_run(tmp_path / "run")
+    assert (run.config.data.share_vocabulary, run.config.model.tie_embeddings) == (False, shared_softmax)
+    assert ("softmax" in run.params) == (not shared_softmax)
+
+    tokenizer = run.tokenizer
+    source, target = tokenizer.encode("the dog."), tokenizer.target.encode("der hund.")
+    assert tokenizer.pieces(source) == ["the", "d@@", "og", "."]
+    assert tokenizer.decode([*target, EOS]) == "der hund."
+    their_source = [4 + source_words.index(piece) for piece in tokenizer.pieces(source)]
+    their_target = [4 + WORDS.index(piece) for piece in tokenizer.target.pieces(target)]
+    expected = logits(given, [*their_source, 2], [2, *their_target], pre=False).numpy()
+    rows = [Tokens.of(jnp.asarray([row], jnp.int32)) for row in ([*source, EOS], [BOS, *target])]
+    actual = np.asarray(jax.jit(Transformer(run.model_config).apply)({"params": run.params}, *rows))[0]
+    theirs_by_ours = {EOS: 2, UNK: 3, **{5 + number: 4 + number for number in range(len(WORDS))}}
+    assert np.abs(actual[:, list(theirs_by_ours)] - expected[:, list(theirs_by_ours.values())]).max() <= 1e-5
+
+    state["args"].share_all_embeddings = True
+    path = foreign.make_fairseq(tmp_path / "other", state, WORDS, "\n".join(CODES), source_words)
+    with pytest.raises(UserError, match=r"the dictionaries differ, but the model has one of both"):
+        fairseq.read(path)
+
+
 @pytest.mark.parametrize("limits", [(30, 20), (20, 30)])
 def test_a_side_with_fewer_positions_limits_the_model(limits, tmp_path):
     given = dict(zip(("max_source_positions", "max_target_positions"), limits, strict=True))

@@ -123,6 +123,42 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
         huggingface.write(run, tmp_path)
 
 
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_marian_with_two_vocabularies_is_read(tied, tmp_path):
+    folder = tmp_path / "opus"
+    settings = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": tied}
+    model = foreign.make("marian", folder, **settings)
+    separate = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(separate))
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    make_run(tmp_path / "run", huggingface.read(folder))
+    run = open_run(tmp_path / "run")
+    sizes = (run.model_config.source_vocab_size, run.model_config.vocab_size)
+    assert sizes == (len(theirs.encoder) + 1, len(theirs.target_encoder) + 1), (
+        "<pad> starts a target: it is two of ours"
+    )
+    assert len(set(sizes)) == 2 and not run.config.data.share_vocabulary
+
+    source, target = "The old cat reads a quiz.", "Die alte Katze schläft."
+    batch = theirs([source], text_target=[target], return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**batch).logits[0]
+    expected = torch.log_softmax(logits, -1)[range(batch.labels.shape[1]), batch.labels[0]].numpy()
+    sides = (run.tokenizer.source, run.tokenizer.target)
+    rows = [[*side.encode(text), EOS] for side, text in zip(sides, (source, target), strict=True)]
+    for side, row, ids, encoder in zip(
+        sides, rows, (batch.input_ids, batch.labels), (theirs.encoder, theirs.target_encoder), strict=True
+    ):
+        assert [encoder[piece] for piece in side.pieces(row)] == ids[0].tolist()
+    arrays = [jnp.asarray([row], jnp.int32) for row in rows]
+    actual = jax.jit(partial(forced_log_probs, Transformer(run.model_config)))(run.params, *arrays)
+    assert np.abs(np.asarray(actual)[0] - expected).max() <= 1e-5
+    assert run.tokenizer.decode(rows[1]) == target
+    (folder / "target_vocab.json").unlink()
+    with pytest.raises(UserError, match=r"target_vocab\.json: no such file; the tokenizer must be Marian's"):
+        huggingface.read(folder)
+
+
 def test_gpt2_is_read_with_its_tokenizer_and_its_log_probabilities(tmp_path, capsys):
     from tokenizers import Tokenizer
 
