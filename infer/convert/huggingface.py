@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from vaswani.checked_json import read_json
 from vaswani.errors import UserError, shown
 from vaswani.infer.convert import bert, gpt2, marian, pytorch, t5, vit
@@ -9,6 +11,7 @@ from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.safetensors import NAME, load
 from vaswani.infer.convert.weights import Weights
 
+INDEX = f"{NAME}.index.json"
 write = marian.write
 READERS = {
     "marian": marian.read,
@@ -41,7 +44,32 @@ def weights(folder: Path) -> Weights:
     """Returns the parameters by their names on disk."""
     if (folder / NAME).is_file():
         return Weights(folder / NAME, load(folder / NAME)[0])
+    if (folder / INDEX).is_file():
+        return Weights(folder / INDEX, _of_several_files(folder / INDEX))
     path = folder / "pytorch_model.bin"
     if path.is_file():
         return Weights(path, pytorch.arrays(pytorch.load(path), path))
-    raise UserError(f"{folder}: neither {NAME} nor pytorch_model.bin is there; a model in several files is not read")
+    raise UserError(
+        f"{folder}: neither {NAME}, nor {INDEX} of several files, nor pytorch_model.bin is there; several .bin files "
+        "are not read"
+    )
+
+
+def _of_several_files(index: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of the safetensors files that an index names, each of which has the arrays it says.
+
+    Raises:
+      UserError: a file is missing or damaged, in another folder, or has other arrays.
+    """
+    file_of = read_json(index, {"weight_map": dict})["weight_map"]
+    arrays: dict[str, np.ndarray] = {}
+    for file in sorted(set(map(str, file_of.values()))):
+        if Path(file).name != file:
+            raise UserError(f"{index}: a file is called {shown(file)}; it must be one of the same folder")
+        of_file, _ = load(index.with_name(file))
+        expected = {name for name, place in file_of.items() if place == file}
+        other = min(expected ^ of_file.keys(), default=None)
+        if other is not None:
+            raise UserError(f"{index}: {shown(other)} is in one of the index and {file}, and not in the other")
+        arrays |= of_file
+    return arrays

@@ -4,6 +4,7 @@ Without PyTorch and transformers these tests are skipped, see tests/reference.py
 """
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -276,6 +277,32 @@ def test_pixels_are_normalised_by_finite_numbers(key: str, wrong: float, tmp_pat
     expected = rf"{key}(\[1\])? is (\[0\.5, (nan|inf), 0\.5\]; it must be|a number of more than 64 bits)"
     with pytest.raises(UserError, match=expected):
         huggingface.read(tmp_path / "vit")
+
+
+def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
+    model = foreign.make("marian", tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "several")
+    model.save_pretrained(tmp_path / "several", max_shard_size="8KB")
+    files = sorted((tmp_path / "several").glob("model-*.safetensors"))
+    assert len(files) > 2
+    (tmp_path / "several" / "model.safetensors").unlink(missing_ok=True)
+    assert same(huggingface.read(tmp_path / "several"), huggingface.read(tmp_path / "one"))
+
+    index = tmp_path / "several" / "model.safetensors.index.json"
+    file_of = json.loads(index.read_text())["weight_map"]
+    moved = file_of | {min(file_of): next(file.name for file in files if file.name != file_of[min(file_of)])}
+    foreign.change_json(index, weight_map=moved)
+    with pytest.raises(
+        UserError, match=rf"'{min(file_of)}' is in one of the index and model-\S+, and not in the other$"
+    ):
+        huggingface.read(tmp_path / "several")
+    foreign.change_json(index, weight_map=file_of | {"x": "../one/model.safetensors"})
+    with pytest.raises(UserError, match=r"a file is called '../one/model.safetensors'; it must be one of the same"):
+        huggingface.read(tmp_path / "several")
+    foreign.change_json(index, weight_map=file_of)
+    files[0].unlink()
+    with pytest.raises(UserError, match=rf"{files[0].name}: cannot be read as safetensors"):
+        huggingface.read(tmp_path / "several")
 
 
 @pytest.mark.parametrize("given", [{"do_rescale": False}, {"rescale_factor": 1 / 127.5}])
