@@ -18,6 +18,7 @@ from typing import Any, ClassVar, SupportsIndex
 import sentencepiece
 
 from vaswani.checked_json import check
+from vaswani.data.multilingual import Multilingual
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols
 from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
@@ -61,6 +62,13 @@ def _tokenizer_of(content: bytes, path: Path) -> Tokenizer:
             raise UserError(f"{path}: one of its two tokenizers is damaged") from error
         source, target = (_tokenizer_of(side, path) for side in sides)
         return Pair(source, target)
+    if fields["kind"] == Multilingual.KIND:
+        check(path, "", fields, Multilingual.SCHEMA)
+        try:
+            inner = _tokenizer_of(base64.b64decode(fields["tokenizer"], validate=True), path)
+        except ValueError as error:
+            raise UserError(f"{path}: its tokenizer is damaged") from error
+        return Multilingual(inner, fields["source"], fields["target"], fields["languages"], str(path))
     check(path, "", fields, {"pieces": [str]})
     for kind in (Symbols, Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:

@@ -55,6 +55,7 @@ class Tokenizer:
     mask = ""  # what `encode` turns into the id of a masked token, if anything
     units = "subwords"  # as `config.data` has it; so is `joiner`
     joiner = ""
+    begin: tuple[int, ...] = ()  # what each text of this side begins with: a language, of a multilingual model
     source_vocab_size: int | None = None  # where the source has a vocabulary of its own; `vocab_size` is the target's
     _spells_bytes = False
 

@@ -134,6 +134,10 @@ def consider(
     if rules is not None:
         allowed_bmv = rules.edit(allowed_bmv, state.ids_bmt, state.step, limit_b)
     normaliser_bm1 = jax.nn.logsumexp(logits_bmv, axis=-1, keepdims=True)
+    if rules is not None and rules.given:
+        # Only one token is allowed here: less its own logit its log p is 0.
+        own_bm1 = jnp.max(allowed_bmv, axis=-1, keepdims=True)
+        normaliser_bm1 = jnp.where(state.step < rules.given, own_bm1, normaliser_bm1)
     # 2m, so that even if m of them end in EOS, m stay alive.
     beam = state.token_bm.shape[1]
     count = 1 if beam == 1 else 2 * beam

@@ -28,7 +28,8 @@ from vaswani.ids import EOS
 class Rules:
     """The rules; the default allows everything. A sentence's limit comes first: its last token is EOS.
 
-    `prefix_bp` are the tokens that an output begins with, then 0; the other edits do not apply to them. An output has
+    `prefix_bp` are the tokens that an output begins with, then 0; the other edits do not apply to them. The first
+    `given` of them, as a language, are no choice of the model's: their log p counts as 0. An output has
     at least `min_length` tokens besides EOS, and holds no sequence of `no_repeat` tokens twice (0: it may). Phrases
     `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros is none.
     """
@@ -37,6 +38,7 @@ class Rules:
     phrases_bcl: Any = None  # Int[Array, "b c l"]
     min_length: int = field(default=0, metadata={"static": True})
     no_repeat: int = field(default=0, metadata={"static": True})
+    given: int = field(default=0, metadata={"static": True})
 
     def edit(
         self,

@@ -87,6 +87,44 @@ def _sides(folder: Path, kind: str, settings: dict[str, Any]) -> Any:
     return model_class(config(**sizes | settings))
 
 
+# Odd sizes of a model of BART's kind, whose decoder is the deeper one.
+BART = {
+    "d_model": 18, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 22, "decoder_ffn_dim": 22, "max_position_embeddings": 41,
+}  # fmt: skip
+FAIRSEQ_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+
+
+def _m2m100(folder: Path, settings: dict[str, Any]) -> Any:
+    _learn(folder, "sentencepiece.bpe", tiny.LINES, vocab_size=60)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    pieces = [*FAIRSEQ_SPECIALS, *(model.id_to_piece(number) for number in range(3, model.get_piece_size()))]
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+    tokenizer = transformers.M2M100Tokenizer.from_pretrained(folder, src_lang="en", tgt_lang="de")
+    tokenizer.save_pretrained(folder)
+    return _of_m2m100(len(pieces) + 100 + 3, settings)
+
+
+def _nllb(folder: Path, settings: dict[str, Any]) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=FAIRSEQ_SPECIALS, show_progress=False)
+    inner.train_from_iterator(tiny.LINES, trainer)
+    learned = json.loads(inner.to_str())["model"]
+    merges = [tuple(merge) for merge in learned["merges"]]
+    languages = {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}
+    tokenizer = transformers.NllbTokenizer(learned["vocab"], merges, **languages)
+    tokenizer.save_pretrained(folder)
+    return _of_m2m100(len(tokenizer) + 3, settings)
+
+
+def _of_m2m100(size: int, settings: dict[str, Any]) -> Any:
+    config = transformers.M2M100Config(vocab_size=size, **BART | settings)
+    return transformers.M2M100ForConditionalGeneration(config)
+
+
 def _gpt2(folder: Path, settings: dict[str, Any]) -> Any:
     from tokenizers import ByteLevelBPETokenizer
 
@@ -124,6 +162,8 @@ def _vit(folder: Path, settings: dict[str, Any]) -> Any:
 TRANSFORMERS: dict[str, Callable[[Path, dict[str, Any]], Any]] = {
     "marian": lambda folder, settings: _sides(folder, "marian", settings),
     "pegasus": lambda folder, settings: _sides(folder, "pegasus", settings),
+    "m2m_100": _m2m100,
+    "nllb": _nllb,
     "gpt2": _gpt2,
     "bert": _bert,
     "t5": _t5,

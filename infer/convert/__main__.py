@@ -13,13 +13,15 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 
 --from=safetensors:DIR what --to=safetensors wrote
 --from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5 v1.0, GPT-2 as a language model,
-                       BERT as a masked one, ViT as a classifier of images
+                       BERT as a masked one, ViT as a classifier of images; and M2M100 and NLLB, to translate between
+                       two of their languages, --languages=eng_Latn,deu_Latn
 --from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
 
 --output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.
 """
 
 import importlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -50,6 +52,9 @@ def check(options: Any) -> None:
         kind, _, path = source.partition(":")
         if kind not in IN or not path:
             raise UserError(f"--from={source}: write FORMAT:PATH, with the format one of {', '.join(IN)}")
+    languages = options.languages
+    if languages and not (source and kind == "huggingface" and len(languages) == 2):
+        raise UserError("--languages=SOURCE,TARGET is for --from=huggingface:DIR, and names two languages")
 
 
 def main(options: Any) -> None:
@@ -58,7 +63,7 @@ def main(options: Any) -> None:
         export(options)
         print(options.output)
     else:
-        read(options["from"].value, options.workdir)
+        read(options["from"].value, options.workdir, options.languages)
         print(options.workdir)
 
 
@@ -81,14 +86,15 @@ def export(options: Any) -> None:
         save(model_run, folder)
 
 
-def read(source: str, workdir: str) -> None:
-    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH."""
+def read(source: str, workdir: str, languages: Sequence[str] = ()) -> None:
+    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH; of a multilingual one, for two `languages`."""
     from vaswani.infer.convert.folders import make_run, needed
 
     kind, _, path = source.partition(":")
     place = expanded(path, f"--from={source}")
     with needed(f"--from={kind}"):
-        checkpoint = importlib.import_module(f"vaswani.infer.convert.{kind}").read(place)
+        reader = importlib.import_module(f"vaswani.infer.convert.{kind}").read
+        checkpoint = reader(place, languages) if languages else reader(place)
     make_run(workdir, checkpoint)
 
 
@@ -96,6 +102,7 @@ if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_enum("to", None, OUT, "format to write the run in")
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
+    flags.DEFINE_list("languages", [], "with --from=huggingface: source and target of a multilingual model")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
     start(main, hint="the run is given as --workdir=DIR", check=check)

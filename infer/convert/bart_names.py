@@ -1,15 +1,42 @@
-"""The parameters of fairseq's Transformer and of its descendants in transformers: Marian, Pegasus and BART.
+"""The parameters of fairseq's Transformer and of its descendants in transformers: Marian, Pegasus, BART and M2M100.
 
 They have biases everywhere. Where their sinusoids are sines and then cosines, and ours interleaved (section 3.5), the
 axis of d_model is permuted.
 """
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
+from vaswani.errors import UserError
+from vaswani.infer.convert.folders import nested
+from vaswani.infer.convert.settings import ID, SIZE, configure, obey
 from vaswani.infer.convert.table import Row, rows
+from vaswani.infer.convert.vocabulary import bias_of_copies, with_our_rows
 
+SIDES = ("encoder", "decoder")
+EPSILON = 1e-5  # of their layer norm, fixed in transformers
+DEPARTURES: dict[str, Any] = {"norm_epsilon": EPSILON, "biases": True, "output_bias": True}
+BIAS = "final_logits_bias  output_bias  1 v"
+# Of transformers' config.json, by our fields of `model`.
+_KEYS = {
+    "N": "encoder_layers",
+    "d_model": "d_model",
+    "d_ff": "encoder_ffn_dim",
+    "h": "encoder_attention_heads",
+    "activation": "activation_function",
+    "scale_embeddings": "scale_embedding",
+    "tie_embeddings": "tie_word_embeddings",
+}
+_ALIKE = ("ffn_dim", "attention_heads")
+_RULES = {
+    **{f"decoder_{key}": SIZE for key in ("layers", *_ALIKE)},
+    **dict.fromkeys(("vocab_size", "max_position_embeddings"), SIZE),
+    **dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), ID),
+}
 _LAYERS = """
 {side}.layers.{n}.self_attn.{q,k}_proj.weight     {side}/layer_{n}/self_attention/w{q,k}    hk d
 {side}.layers.{n}.self_attn.{q,k}_proj.bias       {side}/layer_{n}/self_attention/b{q,k}    hk
@@ -35,10 +62,30 @@ decoder.layers.{n}.final_layer_norm.{weight,bias}         decoder/layer_{n}/norm
 _FINAL_NORMS = "{side}.layer_norm.{weight,bias}  {side}/final_norm/{scale,bias}  d"
 
 
+def config_of(path: Path, sizes: dict[str, Any], departures: Mapping[str, Any]) -> ConfigDict:
+    """Returns our config of a model of transformers, with all the biases that it may have, given its config.json.
+
+    Raises:
+      UserError: a setting is missing or unsupported.
+    """
+    sizes.setdefault("tie_word_embeddings", True)
+    sizes.setdefault("max_position_embeddings", 1024)
+    cfg = configure(path, sizes, _KEYS, DEPARTURES | dict(departures))
+    cfg.decode.length_penalty = "power"
+    cfg.decode.alpha = 1.0
+    obey(path, sizes, _RULES)
+    if sizes["decoder_layers"] != cfg.model.N:
+        cfg.model.N_decoder = sizes["decoder_layers"]
+    for key in _ALIKE:
+        if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
+            raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
+    return cfg
+
+
 def stacks(depths: tuple[int, int], norm: str) -> list[Row]:
     """Returns the parameters of both stacks, of these depths; embeddings and positions are not among them."""
     result = []
-    for side, layers in zip(("encoder", "decoder"), depths, strict=True):
+    for side, layers in zip(SIDES, depths, strict=True):
         of_both = rows(_LAYERS + _FINAL_NORMS if norm == "pre" else _LAYERS, layers)
         result += [row for row in of_both if row.paths[0].startswith(side)]
     return result
@@ -58,3 +105,19 @@ def without_zero_biases(params: dict[str, Any]) -> dict[str, Any]:
     if "output_bias" in params and not params["output_bias"].any():
         left_out.add("output_bias")
     return {name: array for name, array in params.items() if name not in left_out}
+
+
+def finished(
+    folder: Path,
+    config: ConfigDict,
+    params: dict[str, Any],
+    rows: Sequence[int],
+    source_rows: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Returns our parameters of named ones with their ids; turns off in `config` the biases that are all zero."""
+    params = with_our_rows(folder, params, rows, source_rows)
+    params["output_bias"] = params.get("output_bias", 0) + bias_of_copies(rows)
+    params = without_zero_biases(params)
+    config.biases = any(name.endswith("/bq") for name in params)
+    config.output_bias = "output_bias" in params
+    return nested(params)

@@ -100,12 +100,12 @@ def _is_table_length(value: Any) -> bool:
 
 
 _LANGUAGE = Rule(_is_language, "the name of a language, or be told by a file beside it, as train.en-de.en.bin")
-_POSITIONS = Rule(_is_table_length, "a whole number from 1 to 2^17")
+TABLE_LENGTH = Rule(_is_table_length, "a whole number from 1 to 2^17")
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
     **{f"{side}_{key}": rule for side in _SIDES for key, rule in _PER_SIDE.items()},
     **dict.fromkeys(_LANGUAGES, _LANGUAGE),
-    **dict.fromkeys(("max_source_positions", "max_target_positions"), _POSITIONS),
+    **dict.fromkeys(("max_source_positions", "max_target_positions"), TABLE_LENGTH),
     **dict.fromkeys(_SWITCHES, BOOL),
     "activation_fn": activation_of(_ACTIVATIONS),
 }

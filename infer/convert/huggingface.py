@@ -1,21 +1,25 @@
 """Models of Hugging Face's transformers: a folder with config.json, weights and the tokenizer's files."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from vaswani.checked_json import read_json
 from vaswani.errors import UserError, shown
-from vaswani.infer.convert import bert, gpt2, marian, pytorch, t5, vit
+from vaswani.infer.convert import bart, bert, gpt2, marian, pytorch, t5, vit
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.safetensors import NAME, load
 from vaswani.infer.convert.weights import Weights
 
+MULTILINGUAL = ("m2m_100",)
 INDEX = f"{NAME}.index.json"
 write = marian.write
 READERS = {
     "marian": marian.read,
     "pegasus": marian.read,
+    "m2m_100": bart.read,
     "gpt2": gpt2.read,
     "bert": bert.read,
     "t5": t5.read,
@@ -23,8 +27,8 @@ READERS = {
 }
 
 
-def read(folder: Path) -> Imported:
-    """Returns the model in `folder`.
+def read(folder: Path, languages: Sequence[str] = ()) -> Imported:
+    """Returns the model in `folder`; of a multilingual one, to translate between two `languages`.
 
     Raises:
       UserError: a file is missing or damaged, or the model is of an unsupported type or has an unsupported setting.
@@ -35,7 +39,12 @@ def read(folder: Path) -> Imported:
     kind = sizes["model_type"]
     if kind not in READERS:
         raise UserError(f"{folder}/config.json: model_type is {shown(kind)}; {', '.join(READERS)} can be read")
-    imported = READERS[kind](folder, sizes, weights(folder))
+    reader: Callable[..., Imported] = READERS[kind]
+    if languages:
+        if kind not in MULTILINGUAL:
+            raise UserError(f"--languages is for {', '.join(MULTILINGUAL)}; this model is of type {kind}")
+        reader = partial(reader, languages=languages)
+    imported = reader(folder, sizes, weights(folder))
     imported.config.data.tokens_per_batch = 4_096  # to score in: of GPT-2's vocabulary these are 0.8 GB of logits
     return imported
 

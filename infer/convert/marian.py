@@ -20,7 +20,7 @@ from vaswani.errors import UserError, shown
 from vaswani.files import read_bytes, write_json, write_text
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import table
-from vaswani.infer.convert.bart_names import sines_first, stacks, without_zero_biases
+from vaswani.infer.convert.bart_names import BIAS, EPSILON, SIDES, config_of, finished, sines_first, stacks
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
     check_holds,
@@ -30,9 +30,9 @@ from vaswani.infer.convert.check import (
     penalty_note,
     scored_pairs,
 )
-from vaswani.infer.convert.folders import Imported, nested
-from vaswani.infer.convert.settings import BOOL, ID, SIZE, configure, obey
-from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
+from vaswani.infer.convert.folders import Imported
+from vaswani.infer.convert.settings import BOOL, ID, SIZE, obey
+from vaswani.infer.convert.vocabulary import our_pieces, our_rows
 from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.model.config import ACTIVATIONS, ModelConfig
@@ -53,36 +53,9 @@ model.encoder.embed_tokens.weight  source_embed  u d
 model.decoder.embed_tokens.weight  target_embed  v d
 lm_head.weight                     softmax       v d
 """
-_BIAS = "final_logits_bias  output_bias  1 v"
-EPSILON = 1e-5  # of their layer norm, fixed
 POSITIONS = 1024
 TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
-SIDES = ("encoder", "decoder")
 POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
-_ALIKE = ("ffn_dim", "attention_heads")
-_PER_SIDE = ("layers", *_ALIKE)
-_DEFAULTS = {
-    "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-    "max_position_embeddings": 1024,
-    "decoder_vocab_size": None,
-}
-_RULES = {
-    **{f"decoder_{key}": SIZE for key in _PER_SIDE},
-    **dict.fromkeys(("vocab_size", "max_position_embeddings"), SIZE),
-    **dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), ID),
-    "share_encoder_decoder_embeddings": BOOL,
-}
-_KEYS = {
-    "N": "encoder_layers",
-    "d_model": "d_model",
-    "d_ff": "encoder_ffn_dim",
-    "h": "encoder_attention_heads",
-    "activation": "activation_function",
-    "scale_embeddings": "scale_embedding",
-    "tie_embeddings": "tie_word_embeddings",
-}
-_DEPARTURES = {"norm_epsilon": EPSILON, "biases": True, "output_bias": True}
 README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
 
     from transformers import {model}, MarianTokenizer
@@ -144,7 +117,7 @@ def _check_held(model_run: Run, name: str) -> None:
 
 def _their_weights(params: dict[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
     """Returns our named parameters under their names; biases that we leave out are zero."""
-    entries = table.rows(_TIED + _BIAS, config.N) + _stacks(config.depths, config.norm)
+    entries = table.rows(_TIED + BIAS, config.N) + _stacks(config.depths, config.norm)
     sizes = table.sizes_of(config) | {"v": config.vocab_size}
     return table.write(params, entries, sizes, sines_first(config.d_model))
 
@@ -248,26 +221,17 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
-    for key, usual in _DEFAULTS.items():
-        sizes.setdefault(key, usual)
-    cfg = configure(path, sizes, _KEYS, _DEPARTURES)  # with all the biases that it may have
-    cfg.model.norm = "post" if sizes["model_type"] == "marian" else "pre"
-    cfg.decode.length_penalty = "power"
-    cfg.decode.alpha = 1.0
-    obey(path, sizes, _RULES)
-    if sizes["decoder_vocab_size"] is not None:
-        obey(path, sizes, {"decoder_vocab_size": SIZE})
-    if sizes["decoder_layers"] != cfg.model.N:
-        cfg.model.N_decoder = sizes["decoder_layers"]
-    for key in _ALIKE:
-        if sizes[f"encoder_{key}"] != sizes[f"decoder_{key}"]:
-            raise UserError(f"{path}: encoder_{key} and decoder_{key} differ; here both sides are alike")
+    cfg = config_of(path, sizes, {"norm": "post" if sizes["model_type"] == "marian" else "pre"})
+    if sizes.get("decoder_vocab_size") is None:
+        sizes["decoder_vocab_size"] = sizes["vocab_size"]
+    sizes.setdefault("share_encoder_decoder_embeddings", True)
+    obey(path, sizes, {"decoder_vocab_size": SIZE, "share_encoder_decoder_embeddings": BOOL})
     pad = sizes["pad_token_id"]
     start = sizes["decoder_start_token_id"]
     eos = sizes["eos_token_id"]
 
     def vocabulary(name: str, size: int, start: int) -> tuple[list[int], list[str]]:
-        tokens = _read_vocabulary(folder / name, size)
+        tokens = read_vocabulary(folder / name, size)
         rows = our_rows(path, size, pad=pad, start=start, eos=eos, unk=tokens["<unk>"])
         return rows, our_pieces(rows, {number: piece for piece, number in tokens.items()})
 
@@ -279,7 +243,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
 
     cfg.data.share_vocabulary = False
     source_rows, source_pieces = vocabulary("vocab.json", sizes["vocab_size"], pad)  # no source begins with a token
-    rows, pieces = vocabulary("target_vocab.json", sizes["decoder_vocab_size"] or sizes["vocab_size"], start)
+    rows, pieces = vocabulary("target_vocab.json", sizes["decoder_vocab_size"], start)
     params = _our_params(folder, cfg, weights, rows, source_rows, positions)
     source_spm, target_spm = _sentencepiece(folder)
     source = Marian.of(source_pieces, source_spm, source_spm)
@@ -303,13 +267,7 @@ def _our_params(
     params = table.read(weights, entries, sizes, sines_first(config.d_model))
     _check_positions(weights, positions, config.d_model)
     weights.check_all_read(() if config.tie_embeddings else ("model.shared.weight",))  # which is then of no use there
-
-    params = with_our_rows(folder, params, rows, source_rows)
-    params["output_bias"] = params.get("output_bias", 0) + bias_of_copies(rows)
-    params = without_zero_biases(params)
-    config.biases = any(name.endswith("/bq") for name in params)
-    config.output_bias = "output_bias" in params
-    return nested(params)
+    return finished(folder, config, params, rows, source_rows)
 
 
 def _embeddings(weights: Weights, tied: bool, shared: bool) -> str:
@@ -317,7 +275,7 @@ def _embeddings(weights: Weights, tied: bool, shared: bool) -> str:
 
     Of a source with a vocabulary of its own, not `shared`, only the target's can be tied to the softmax.
     """
-    bias = _BIAS if "final_logits_bias" in weights else ""
+    bias = BIAS if "final_logits_bias" in weights else ""
     if tied:
         return (_TIED if shared else _TIED_TARGET) + bias
     names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
@@ -344,7 +302,7 @@ def _sinusoids(positions: int, d_model: int) -> np.ndarray:
     return np.ascontiguousarray(table_ld[:, sines_first(d_model)])
 
 
-def _read_vocabulary(path: Path, size: int) -> dict[str, int]:
+def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     """Returns the ids of all pieces, of which each is below `size` and no two are the same."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; the tokenizer must be Marian's: vocab.json, source.spm and target.spm")

@@ -17,6 +17,7 @@ from vaswani.infer.convert.table import AXES
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.
 COPY_BIAS = -30.0
+_NO_LIMIT = 2**100  # transformers writes a length of 10^30 for none
 
 
 def our_rows(source: object, size: int, *, pad: int, start: int, eos: int, unk: int) -> list[int]:
@@ -120,8 +121,15 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
 
 def _check_class(folder: Path, kind: str) -> None:
     """Raises `UserError` if the tokenizer is of another class than `kind`, which would read its files all the same."""
-    for path in (folder / "tokenizer_config.json", folder / "config.json"):
-        settings = read_json(path, dict) if path.is_file() else {}
-        given = settings.get("tokenizer_class") or kind
+    for name in ("tokenizer_config.json", "config.json"):
+        given = tokenizer_settings(folder, name).get("tokenizer_class") or kind
         if given not in (kind, f"{kind}Fast"):
-            raise UserError(f"{path}: tokenizer_class is {shown(given)}; without tokenizer.json it must be {kind}")
+            raise UserError(
+                f"{folder / name}: tokenizer_class is {shown(given)}; without tokenizer.json it must be {kind}"
+            )
+
+
+def tokenizer_settings(folder: Path, name: str = "tokenizer_config.json") -> dict[str, Any]:
+    """Returns what a file says of a folder's tokenizer; nothing if it is not there."""
+    path = folder / name
+    return read_json(path, dict, widest=_NO_LIMIT) if path.is_file() else {}

@@ -5,6 +5,7 @@ page is one file that loads nothing.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -124,7 +125,12 @@ def beam_tree(
     inputs_bs = np.zeros((1, width), np.int32)
     inputs_bs[0, : len(source_ids)] = source_ids
     rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
-    arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if rules == Rules() else rules}
+    is_free = rules == Rules()
+    begin = tokenizer.target.begin
+    if begin:
+        is_free = False
+        rules = replace(rules, prefix_bp=jnp.asarray([begin]), given=len(begin))
+    arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if is_free else rules}
     return _recorded(model, params, arrays, tokenizer, decoding, text)
 
 

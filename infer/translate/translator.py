@@ -102,7 +102,7 @@ class Translator:
         processes each translates its share, and each gets all translations.
 
     Raises:
-      UserError: the beam is larger than the vocabulary.
+      UserError: the beam is larger than the vocabulary, or samples or groups are to begin with a language.
     """
 
     def __init__(
@@ -132,7 +132,10 @@ class Translator:
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
         model = model_or_ensemble(model_config)
-        self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
+        given = len(tokenizer.target.begin)
+        self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat, given=given)
+        if given and not self._is_plain:
+            raise UserError("this model's translations begin with a language, which only plain search can require")
         if decoding.sampling is not None:
             self._key = jax.random.key(decoding.sampling.seed)
         search, options = search_of(decoding)
@@ -158,8 +161,7 @@ class Translator:
           UserError: something is required of a line that is split, or that has no room for it, or of samples.
         """
         required_of = {line: wish for line, wish in enumerate(required, first_line) if wish != Required()}
-        plain_search = self._decoding.sampling is None and self._decoding.groups == 1
-        if required_of and not plain_search:
+        if required_of and not self._is_plain:
             raise UserError("a prefix or phrases can be required of plain search only, not of samples or groups")
         # A line is a row of the search; one that is too long is several.
         rows: list[_Row] = []
@@ -177,6 +179,11 @@ class Translator:
         for row, hypotheses in zip(rows, row_hypotheses, strict=True):
             found[row.line - first_line].append(hypotheses)
         return [_join(pieces) for pieces in found]
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether outputs are searched for as `search.beam` defines it: neither samples nor groups."""
+        return self._decoding.sampling is None and self._decoding.groups == 1
 
     def _pieces(self, line: int, text: str, *, must_be_whole: bool) -> list[list[int]]:
         """Returns the ids of a line in pieces that fit the input limit: none of a blank line or one without subwords.
@@ -273,12 +280,12 @@ class Translator:
 
     def _rules_of(self, rows: list[_Row], required_of: dict[int, Required], size: int) -> Rules | None:
         """Returns the rules of a batch of `size` rows; None if there are none, which is another, faster program."""
-        encode = self.tokenizer.target.encode
+        target = self.tokenizer.target
         prefixes: list[list[int]] = []
         phrases: list[list[list[int]]] = []
         for row in rows:
             wish = required_of.get(row.line, Required())
-            prefix = encode(wish.prefix)
+            prefix = target.encode(wish.prefix) or list(target.begin)
             row_phrases = [ids for ids in map(self._phrase, wish.phrases) if ids]
             _check_known(row.line, [prefix, *row_phrases])
             needed = len(prefix) + sum(map(len, row_phrases)) + 1  # and EOS

@@ -206,7 +206,9 @@ def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"^model.positions is 'rope', which Pegasus\w+ cannot hold"):
         huggingface.write(random_run(positions="rope", norm="pre"), tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bloom"}')
-    with pytest.raises(UserError, match=r"model_type is 'bloom'; marian, pegasus, gpt2, bert, t5, vit can be read$"):
+    with pytest.raises(
+        UserError, match=r"model_type is 'bloom'; marian, pegasus, m2m_100, gpt2, bert, t5, vit can be read$"
+    ):
         huggingface.read(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(UserError, match=r"neither model\.safetensors, nor"):

@@ -33,6 +33,8 @@ from vaswani.tokens import Tokens
 MIDDLE = {
     "marian": "model.decoder.layers.1.encoder_attn.v_proj.weight",
     "pegasus": "model.encoder.layer_norm.weight",
+    "m2m_100": "model.encoder.layers.1.fc1.weight",
+    "nllb": "model.encoder.layers.1.self_attn.q_proj.bias",
     "gpt2": "transformer.h.1.mlp.c_fc.weight",
     "bert": "bert.encoder.layer.1.attention.self.key.bias",
     "t5": "decoder.block.1.layer.1.EncDecAttention.k.weight",
@@ -41,6 +43,8 @@ MIDDLE = {
 COPIES = {
     "marian": ("model.shared.weight", "lm_head.weight"),
     "pegasus": ("model.shared.weight", "model.decoder.embed_tokens.weight"),
+    "m2m_100": ("model.shared.weight", "lm_head.weight"),
+    "nllb": ("model.shared.weight", "model.encoder.embed_tokens.weight"),
     "gpt2": ("transformer.wte.weight", "lm_head.weight"),
     "bert": ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
     "t5": ("shared.weight", "encoder.embed_tokens.weight"),
@@ -51,6 +55,7 @@ BUFFERS = {
     "t5": {
         "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": np.ones((32, 2), np.float32),
     },
+    "m2m_100": {"model.encoder.embed_positions.weights": np.ones((43, 18), np.float32)},
     "marian": {"model.encoder.embed_tokens.weight": None},  # a copy of the shared table
 }
 
@@ -65,7 +70,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def read(folder: Path, arrays: dict[str, np.ndarray]) -> Imported:
     """What the reader of a folder makes of these weights in the place of those of its file."""
     sizes = json.loads((folder / "config.json").read_text())
-    imported = huggingface.READERS[folder.name](folder, sizes, Weights(folder, arrays))
+    imported = huggingface.READERS[sizes["model_type"]](folder, sizes, Weights(folder, arrays))
     check_shapes(imported)
     return imported
 
@@ -82,8 +87,8 @@ def test_a_weight_too_many_or_too_few_is_named(folder: Path) -> None:
         with pytest.raises(UserError, match=f"'{extra}': a model of these settings has no such weight$"):
             read(folder, arrays | {extra: arrays[middle]})
     left = {name: array for name, array in arrays.items() if name != middle}
-    shorter = middle.removeprefix("transformer.").removeprefix("bert.").removeprefix("vit.")
-    with pytest.raises(UserError, match=f"its weights do not match its settings: '{shorter}' is missing$"):
+    shorter = middle.removeprefix("transformer.").removeprefix("bert.").removeprefix("vit.").removeprefix("model.")
+    with pytest.raises(UserError, match=rf"its weights do not match its settings: '(model\.)?{shorter}' is missing$"):
         read(folder, left)
 
 

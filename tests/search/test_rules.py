@@ -74,7 +74,8 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
             if rules.phrases_bcl is not None:
                 lacking = missing(prefix, rules.phrases_bcl[row])
                 likely += [t for t in {p[begun(prefix, p)] for p in lacking} if t in allowed and t not in likely]
-            extended += [(log_prob + following[token], [*prefix, token]) for token in likely]
+            given = length <= rules.given
+            extended += [(log_prob + (0.0 if given else following[token]), [*prefix, token]) for token in likely]
         extended.sort(key=lambda hypothesis: -hypothesis[0])
         if rules.phrases_bcl is not None:
             ranked, counts = [], {}
@@ -99,6 +100,7 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
         pytest.param(Rules(min_length=6, no_repeat=2), marks=pytest.mark.slow),
         pytest.param(Rules(no_repeat=1, prefix_bp=PREFIX_BP), marks=pytest.mark.slow),
         pytest.param(Rules(phrases_bcl=PHRASES_BCL), marks=pytest.mark.slow),
+        pytest.param(Rules(prefix_bp=np.maximum(PREFIX_BP, [[5, 0]]), given=1), id="given"),
         Rules(phrases_bcl=PHRASES_BCL[:, ::-1], prefix_bp=PREFIX_BP, min_length=5, no_repeat=3),
     ],
 )

@@ -1,0 +1,143 @@
+"""M2M100 and NLLB of transformers as our encoder-decoder (Fan et al. 2020, NLLB Team 2022).
+
+A text there begins with its language, which `data.multilingual` puts before it here.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vaswani.data.imported import Marian, Unigram
+from vaswani.data.multilingual import Multilingual
+from vaswani.data.tokenizer import Tokenizer
+from vaswani.errors import UserError, shown
+from vaswani.files import read_bytes
+from vaswani.infer.convert import table
+from vaswani.infer.convert.bart_names import BIAS, config_of, finished, stacks
+from vaswani.infer.convert.fairseq import PAD, TABLE_LENGTH, sinusoids
+from vaswani.infer.convert.folders import Imported
+from vaswani.infer.convert.marian import read_vocabulary
+from vaswani.infer.convert.settings import obey, require
+from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_tokenizer, tokenizer_settings
+from vaswani.infer.convert.weights import Weights
+
+_TABLE = "shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight  embed  v d\n"
+_DEPARTURES = {"m2m_100": {"positions": "learned", "norm": "pre"}}
+# The number of a version, and the sinusoids, which older versions saved.
+_IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\.weights")
+_USUAL_TOKENIZER = {"m2m_100": "M2M100Tokenizer"}
+_LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z]\w+")  # as eng_Latn
+
+
+class Vocabulary(NamedTuple):
+    """The ids of a model's pieces, the pieces of its languages by name, and how to make its tokenizer of our rows."""
+
+    ids: dict[str, int]
+    languages: dict[str, str]
+    tokenizer: Callable[[Sequence[int]], Tokenizer]
+
+
+def read(folder: Path, sizes: dict[str, Any], weights: Weights, languages: Sequence[str] = ()) -> Imported:
+    """Returns the model of a folder, given its config.json and its weights.
+
+    `languages` are the source's and the target's; without them, those of tokenizer_config.json.
+
+    Raises:
+      UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
+    """
+    path = folder / "config.json"
+    for key, usual in {"pad_token_id": PAD, "eos_token_id": 2, "decoder_start_token_id": 2}.items():
+        sizes.setdefault(key, usual)
+    cfg = config_of(path, sizes, _DEPARTURES[sizes["model_type"]])
+    require(path, sizes, {"pad_token_id": PAD, "tie_word_embeddings": True})
+    obey(path, sizes, {"max_position_embeddings": TABLE_LENGTH})
+    cfg.model.max_positions = sizes["max_position_embeddings"]
+    params = _params(cfg.model, weights, sizes["vocab_size"])
+    vocabulary = _vocabulary(folder, sizes)
+    rows = our_rows(
+        path,
+        sizes["vocab_size"],
+        pad=PAD,
+        start=sizes["decoder_start_token_id"],
+        eos=sizes["eos_token_id"],
+        unk=vocabulary.ids["<unk>"],
+    )
+    source, target = _pair(folder, vocabulary, languages)
+    tokenizer = vocabulary.tokenizer(rows)
+    multilingual = Multilingual(tokenizer, source, target, list(vocabulary.languages.values()), str(folder))
+    return Imported(folder, cfg, multilingual, finished(folder, cfg.model, params, rows))
+
+
+def _params(config: Any, weights: Weights, size: int) -> dict[str, Any]:
+    """Returns our parameters by name; ids are still theirs."""
+    weights = weights.renamed(lambda name: name.removeprefix("model."))
+    depths = (config.N, config.N_decoder or config.N)
+    weights.check_layers(max(depths))
+    text = _TABLE
+    if "final_logits_bias" in weights:
+        text += BIAS
+    entries = table.rows(text, 1) + stacks(depths, config.norm)
+    params = table.read(weights, entries, table.sizes_of(config) | {"v": size})
+    weights.check_all_read(_IGNORED)
+    for side in ("source", "target"):
+        params[f"{side}_positions"] = sinusoids(config.max_positions, config.d_model)
+    return params
+
+
+def _vocabulary(folder: Path, sizes: dict[str, Any]) -> Vocabulary:
+    """Returns the vocabulary of a folder; `UserError` if its tokenizer is of a class that is not read."""
+    settings = tokenizer_settings(folder)
+    kind = settings.get("tokenizer_class") or _USUAL_TOKENIZER[sizes["model_type"]]
+    match str(kind).removesuffix("Fast"):
+        case "M2M100Tokenizer":
+            vocabulary = _of_m2m100(folder, sizes, settings)
+        case "NllbTokenizer":
+            require(folder / "tokenizer_config.json", settings, {"legacy_behaviour": False})
+            vocabulary = _of_tokenizers(folder, "NllbTokenizer")
+        case _:
+            raise UserError(f"{folder}: tokenizer_class is {shown(kind)}; M2M100Tokenizer and NllbTokenizer are read")
+    if "<unk>" not in vocabulary.ids:
+        raise UserError(f"{folder}: its vocabulary has no <unk>")
+    return vocabulary
+
+
+def _of_m2m100(folder: Path, sizes: dict[str, Any], settings: dict[str, Any]) -> Vocabulary:
+    """Returns the vocabulary of vocab.json, which the languages follow, as __en__, and a sentencepiece model."""
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    codes = settings.get("language_codes", "m2m100")
+    if codes not in FAIRSEQ_LANGUAGE_CODES:
+        raise UserError(f"{folder}/tokenizer_config.json: language_codes is {shown(codes)}, which is unknown")
+    ids = read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
+    languages = {code: f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES[codes]}
+    ids |= {piece: number for number, piece in enumerate(languages.values(), len(ids))}
+    path = folder / "sentencepiece.bpe.model"
+    try:
+        model = read_bytes(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    piece_of = {number: piece for piece, number in ids.items()}
+    return Vocabulary(ids, languages, lambda rows: Marian.of(our_pieces(rows, piece_of), model, model))
+
+
+def _of_tokenizers(folder: Path, kind: str) -> Vocabulary:
+    """Returns the vocabulary of tokenizer.json, which has the languages, as eng_Latn."""
+    inner = read_tokenizer(folder, kind, "sentencepiece.bpe.model")
+    ids = inner.get_vocab()
+    languages = {piece: piece for piece in ids if _LANGUAGE.fullmatch(piece)}
+    return Vocabulary(ids, languages, lambda rows: Unigram.of(inner, rows, str(folder)))
+
+
+def _pair(folder: Path, vocabulary: Vocabulary, given: Sequence[str]) -> list[str]:
+    """Returns the pieces of the source's and the target's language."""
+    settings = tokenizer_settings(folder)
+    names: Sequence[Any] = given or [settings.get("src_lang"), settings.get("tgt_lang")]
+    for name in names:
+        if name not in vocabulary.languages:
+            some = ", ".join(sorted(vocabulary.languages)[:6])
+            raise UserError(
+                f"{folder}: its source and target languages are {shown(names)}; give --languages=SOURCE,TARGET, "
+                f"two of {some}, ..."
+            )
+    return [vocabulary.languages[name] for name in names]
