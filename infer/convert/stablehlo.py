@@ -55,7 +55,8 @@ def write(model_run: Run, folder: Path) -> float:
       UserError: the mixer's program is one of a single length, or what is read again computes something else.
     """
     check_tokenizer("StableHLO", model_run)
-    config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum", remat="none")
+    plain = {"dtype": "float32", "attention_impl": "einsum", "remat": "none"}
+    config = dataclasses.replace(model_run.model_config, **plain)
     if config.mixer in OF_ONE_LENGTH:
         raise UserError(f"model.mixer is {config.mixer!r}, which StableHLO cannot hold; take another format")
     model = Transformer(config)
@@ -69,9 +70,12 @@ def write(model_run: Run, folder: Path) -> float:
 
     def forward(params: tuple, source_bs: jax.Array, target_bt: jax.Array) -> jax.Array:
         tree = jax.tree.unflatten(structure, params)
-        return model.apply({"params": tree}, Tokens.of(source_bs), Tokens.of(target_bt))
+        source = Tokens.of(source_bs)
+        target = Tokens.of(target_bt)
+        return model.apply({"params": tree}, source, target)
 
-    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves.values())
+    params = tuple(leaves.values())
+    shapes = tuple(map(_shape_of, params))
     limit = config.encoding.limit
     write_bytes(folder / "encode.bin", _serialized(encode, shapes, "s", limit))
     write_bytes(folder / "forward.bin", _serialized(forward, shapes, "st", limit))
@@ -84,16 +88,24 @@ def write(model_run: Run, folder: Path) -> float:
     write_text(folder / "README.md", readme)
 
     pairs = scored_pairs(model_run)
-    log_probs = _log_probs(folder, tuple(leaves.values()), pairs)
+    log_probs = _log_probs(folder, params, pairs)
     return compare("StableHLO", pairs, log_probs, TOLERANCE)
+
+
+def _shape_of(leaf: np.ndarray) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
 def _serialized(function: Callable[..., jax.Array], shapes: tuple, sides: str, limit: int | None) -> bytes:
     """Returns a function of the parameters and of ids [b,s], or [b,s] and [b,t], for any sizes up to `limit`."""
-    constraints = [f"{side} <= {limit}" for side in sides] if limit else []
-    b, *widths = export.symbolic_shape(", ".join(["b", *sides]), constraints=constraints)
+    constraints = []
+    if limit:
+        constraints = [f"{side} <= {limit}" for side in sides]
+    axes = ", ".join(["b", *sides])
+    b, *widths = export.symbolic_shape(axes, constraints=constraints)
     inputs = [jax.ShapeDtypeStruct((b, width), jnp.int32) for width in widths]
-    exported = export.export(jax.jit(function), platforms=PLATFORMS)(shapes, *inputs)
+    exporter = export.export(jax.jit(function), platforms=PLATFORMS)
+    exported = exporter(shapes, *inputs)
     return bytes(exported.serialize())
 
 
@@ -107,5 +119,7 @@ def _log_probs(folder: Path, params: tuple, pairs: ScoredPairs) -> list[list[flo
         target_bt = np.array([[BOS, *target[:-1]]], np.int32)
         logits_tv = forward.call(params, source_bs, target_bt)[0]
         log_probs_tv = np.asarray(jax.nn.log_softmax(logits_tv))
-        log_probs.append(log_probs_tv[np.arange(len(target)), target].tolist())
+        places_t = np.arange(len(target))
+        log_probs_t = log_probs_tv[places_t, target]
+        log_probs.append(log_probs_t.tolist())
     return log_probs

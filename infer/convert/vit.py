@@ -44,13 +44,21 @@ def _is_pair(value: Any) -> bool:
     return SIZE.fits(value)
 
 
-def _is_means(value: Any) -> bool:
-    return isinstance(value, list) and all(type(mean) in (int, float) and abs(mean) <= 1e3 for mean in value)
+def _is_mean(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 1e3
+
+
+def _are_means(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_mean, value))
+
+
+def _are_deviations(value: Any) -> bool:
+    return _are_means(value) and min(value, default=1) > 1e-6
 
 
 _PAIR = Rule(_is_pair, "one number, or height and width")
-_MEANS = Rule(_is_means, "a list of numbers, one for each channel")
-_DEVIATIONS = Rule(lambda value: _MEANS.fits(value) and min(value, default=1) > 1e-6, f"{_MEANS.described}, above 0")
+_MEANS = Rule(_are_means, "a list of numbers, one for each channel")
+_DEVIATIONS = Rule(_are_deviations, f"{_MEANS.described}, above 0")
 _PIXELS = {"do_rescale": True, "rescale_factor": 1 / 255}
 
 
@@ -77,11 +85,10 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     # Only `image_config` counts an image's positions, and it refuses more of them than the limit: so first the highest.
     cfg.model.max_positions = LARGEST
     cfg.model.max_positions = image_config(cfg).positions
-    if len(params["positions"]) != cfg.model.max_positions:
-        raise UserError(
-            f"{folder}: its weights are of {len(params['positions'])} positions; an image of its settings has "
-            f"{cfg.model.max_positions}"
-        )
+    positions = len(params["positions"])
+    expected = cfg.model.max_positions
+    if positions != expected:
+        raise UserError(f"{folder}: its weights are of {positions} positions; an image of its settings has {expected}")
     return Imported(folder, cfg, None, params)
 
 
@@ -102,34 +109,48 @@ def parameters(
     """
     weights = weights.renamed(lambda name: name.removeprefix("vit."))
     weights.check_layers(config.N)
-    kernel_dcyx = weights.take(f"{_PROJECTION}.weight", config.d_model, len(mean_c), *patch)
+    d_model = config.d_model
+    channels = len(mean_c)
+    # (x - mean) / deviation, projected, is x times other weights, and another bias.
+    kernel_dcyx = weights.take(f"{_PROJECTION}.weight", d_model, channels, *patch)
     kernel_dcyx = kernel_dcyx / deviation_c[:, None, None]
-    kernel_dp = kernel_dcyx.sum(axis=1).reshape(len(kernel_dcyx), -1)
     shift_d = np.einsum("dcyx,c->d", kernel_dcyx, mean_c)
-    bias_d = weights.take(f"{_PROJECTION}.bias", config.d_model) - shift_d
-    params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
+    bias_d = weights.take(f"{_PROJECTION}.bias", d_model) - shift_d
+    # The channels of a grey image are the same: [d,c,y,x] -> [d,y,x] -> [d,p].
+    kernel_dyx = kernel_dcyx.sum(axis=1)
+    kernel_dp = kernel_dyx.reshape(d_model, -1)
+
+    rows = table.rows(_TABLE, config.N)
+    params = table.read(weights, rows, table.sizes_of(config))
     weights.check_all_read()
-    return nested(params) | {"patch": kernel_dp.T.astype(np.float32), "patch_bias": bias_d.astype(np.float32)}
+    tree = nested(params)
+    tree["patch"] = kernel_dp.T.astype(np.float32)
+    tree["patch_bias"] = bias_d.astype(np.float32)
+    return tree
 
 
 def _pair(path: Path, sizes: dict[str, Any], key: str) -> list[int]:
     """Returns height and width, which may be given as one number."""
     obey(path, sizes, {key: _PAIR})
-    return sizes[key] if isinstance(sizes[key], list) else [sizes[key]] * 2
+    value = sizes[key]
+    if isinstance(value, list):
+        return value
+    return [value, value]
 
 
 def _normalisation(folder: Path, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the mean and the standard deviation of each channel: 0 and 1 where nothing is normalised."""
     path = folder / "preprocessor_config.json"
+    as_they_are = np.zeros(channels), np.ones(channels)
     if not path.is_file():
         print(f"note: {folder} has no preprocessor_config.json, so pixels are not normalised", file=sys.stderr)
-        return np.zeros(channels), np.ones(channels)
+        return as_they_are
     settings = read_json(path, dict)
     settings.setdefault("do_normalize", True)
     obey(path, settings, {"do_normalize": BOOL})
     require(path, settings, _PIXELS)
     if not settings["do_normalize"]:
-        return np.zeros(channels), np.ones(channels)
+        return as_they_are
     obey(path, settings, {"image_mean": _MEANS, "image_std": _DEVIATIONS})
     mean_c = np.asarray(settings["image_mean"], np.float64)
     deviation_c = np.asarray(settings["image_std"], np.float64)
