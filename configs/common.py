@@ -79,7 +79,9 @@ def default() -> ConfigDict:
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
     cfg.model.residual = True  # False: f(x) in place of x + f(x), no residual connections
-    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu | geglu, swiglu (gated)
+    cfg.model.norm_embeddings = False  # True: a layer norm of a translator's embeddings, as in BART
+    # With a gate: geglu | geglu_tanh (T5 v1.1's) | swiglu.
+    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
     cfg.model.scores = "dot"  # of queries and keys: dot (products) | additive (Bahdanau et al.), slow and large

@@ -29,6 +29,7 @@ ACTIVATIONS: dict[str, Any] = {
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
     "silu": jax.nn.silu,
     "geglu": partial(jax.nn.gelu, approximate=False),
+    "geglu_tanh": partial(jax.nn.gelu, approximate=True),
     "swiglu": jax.nn.silu,
 }
 
@@ -110,8 +111,8 @@ class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, at each position separately (section 3.3, equation 2).
 
     `config.activation` may replace max(0, x); without `config.feed_forward_biases` there are no b_1 and b_2. With a
-    gate ("geglu", "swiglu": Shazeer 2020, arXiv 2002.05202) it is (f(x W_1 + b_1) * x V) W_2 + b_2. `gain` multiplies
-    the initial values.
+    gate ("geglu", "geglu_tanh", "swiglu": Shazeer 2020, arXiv 2002.05202) it is (f(x W_1 + b_1) * x V) W_2 + b_2.
+    `gain` multiplies the initial values.
     """
 
     config: ModelConfig

@@ -13,7 +13,7 @@ POSITIONS = tuple(KINDS)
 NORMS = ("post", "pre", "deep", "none")
 NORM_KINDS = ("layer", "rms")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
-GATED = ("geglu", "swiglu")  # feed-forward networks with a gate
+GATED = ("geglu", "geglu_tanh", "swiglu")  # feed-forward networks with a gate
 DTYPES = ("float32", "bfloat16")
 DROPOUT_BITS = ("threefry", "hash")
 ATTENTION_IMPLS = ("auto", "einsum", "chunked", "splash", "cudnn")
@@ -153,6 +153,7 @@ class ModelConfig(CommonConfig):
     norm_kind: str = "layer"
     norm_epsilon: float = 1e-6
     residual: bool = True
+    norm_embeddings: bool = False
     activation: str = "relu"
     biases: bool = False
     feed_forward_biases: bool = True

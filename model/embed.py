@@ -25,17 +25,17 @@ class Embedding(NamedTuple):
     positions_ld: Float[Array, "l d"] | None = None  # where positions are learned; longer rows are refused by `Stack`
     softmax_vd: Float[Array, "v d"] | None = None
     bias_v: Float[Array, " v"] | None = None  # of the softmax
+    norm: nn.Module | None = None  # a layer norm before the dropout, as BERT and BART have
 
     def encode(
         self,
         ids_bt: Int[Array, "b t"],
         positions_bt: Int[Array, "b t"],
         noise: Noise | None,
-        norm: nn.Module | None = None,
     ) -> Float[Array, "b t d"]:
         """Returns embeddings times sqrt(d_model), plus positions, after dropout (sections 3.4, 3.5, 5.4).
 
-        Without `config.scale_embeddings` they are not multiplied. BERT has a layer `norm` before the dropout.
+        Without `config.scale_embeddings` they are not multiplied.
         """
         c = self.config
         # A row of the table for each token: [b,t] -> [b,t,d].
@@ -45,8 +45,8 @@ class Embedding(NamedTuple):
             x_btd = x_btd * jnp.sqrt(jnp.float32(c.d_model))
         # "We add positional encodings to the input embeddings at the bottoms of the encoder and decoder stacks."
         x_btd = c.encoding.embed(x_btd, positions_bt, self.positions_ld)
-        if norm is not None:
-            x_btd = norm(x_btd)
+        if self.norm is not None:
+            x_btd = self.norm(x_btd)
         # "We apply dropout to the sums of the embeddings and the positional encodings."
         x_btd = dropout(x_btd.astype(c.dtype), c.P_drop, noise)
         return by_rows(x_btd)

@@ -50,7 +50,7 @@ class MaskedLM(nn.Module):
         self.head_norm = layer_norm(c)
         # Made last: a parameter's random numbers depend on how many were made before it.
         bias_v = self.param(f"{name}_b", nn.initializers.zeros, (size,))
-        self.embedding = Embedding(c, embed_vd, positions_ld, softmax_vd, bias_v)
+        self.embedding = Embedding(c, embed_vd, positions_ld, softmax_vd, bias_v, self.embed_norm)
 
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
@@ -84,7 +84,7 @@ class MaskedLM(nn.Module):
         return {"encoder": jnp.stack([block.self_bhtt for block in weights])}
 
     def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:
-        return self.embedding.encode(tokens.ids_bt, tokens.positions_bt, noise, self.embed_norm)
+        return self.embedding.encode(tokens.ids_bt, tokens.positions_bt, noise)
 
 
 def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:

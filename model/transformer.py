@@ -6,6 +6,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vaswani.ids import BOS
+from vaswani.model.block import layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.decoding import translation_limits
 from vaswani.model.embed import embeddings, logits_of
@@ -28,7 +29,15 @@ class Transformer(nn.Module):
 
     def setup(self) -> None:
         c = self.config
-        self.source_embedding, self.target_embedding = embeddings(self, "source_", "target_")
+        source, target = embeddings(self, "source_", "target_")
+        if c.norm_embeddings:
+            # Not the paper's: BART's layer norm of the sums of embeddings and positions.
+            self.source_norm = layer_norm(c)
+            self.target_norm = layer_norm(c)
+            source = source._replace(norm=self.source_norm)
+            target = target._replace(norm=self.target_norm)
+        self.source_embedding = source
+        self.target_embedding = target
         # The left and the right half of Figure 1.
         self.encoder = Stack(c, cross=False, causal=False, stacks=2)
         self.decoder = Stack(c, cross=True, causal=True, stacks=2)

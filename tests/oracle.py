@@ -78,7 +78,8 @@ def silu(x):
     return x * sigmoid, sigmoid + x * sigmoid * (1 - sigmoid)
 
 
-ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "geglu": gelu, "swiglu": silu}
+GATED = {"geglu": gelu, "geglu_tanh": gelu_tanh, "swiglu": silu}
+ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, **GATED}
 
 
 class Oracle:
@@ -176,8 +177,12 @@ class Oracle:
             x = x + positional_encoding(ids.shape[1], self.c.d_model)
         if self.c.positions == "learned":
             x = x + self.p[f"{side}_positions"][: ids.shape[1]]
+        norm_back = lambda dx: dx  # noqa: E731
+        if self.c.norm_embeddings:
+            x, norm_back = self.layer_norm(x, f"{side}_norm")
 
         def back(dx):
+            dx = norm_back(dx)
             np.add.at(self.gradients[name], ids, dx * factor)
             if self.c.positions == "learned":
                 self.gradients[f"{side}_positions"][: ids.shape[1]] += dx.sum(0)
@@ -247,7 +252,7 @@ class Oracle:
     def feed_forward_of(self, layer):
         name = layer + "feed_forward/"
         w1, b1, w2, b2 = (self.p[name + part] for part in ("w1", "b1", "w2", "b2"))
-        gated = self.c.activation in ("geglu", "swiglu")
+        gated = self.c.activation in GATED
 
         def f(x):
             active, slope = ACTIVATIONS[self.c.activation](x @ w1 + b1)

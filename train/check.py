@@ -144,6 +144,8 @@ def _check_model(given: dict[str, Any], defaults: dict[str, Any], require: Requi
     has_two_stacks = task in ("translation", "denoising")
     for key in ("model.N_encoder", "model.N_decoder"):
         require(key, has_two_stacks or not given[key], f"0 for task {task}, which has one number of layers, model.N")
+    fits = has_two_stacks or not given["model.norm_embeddings"]
+    require("model.norm_embeddings", fits, f"False for task {task}, whose model would ignore it")
 
     mixer = given["model.mixer"]
     ignored: list[str] = []

@@ -60,6 +60,7 @@ OTHER: dict[str, tuple[Any, ...]] = {
     "norm_kind": ("rms",),
     "norm_epsilon": (0.5,),
     "residual": (False,),
+    "norm_embeddings": (True,),
     "activation": ("gelu",),
     "biases": (True,),
     "feed_forward_biases": (False,),

@@ -209,7 +209,7 @@ def test_learned_positions_bound_the_prompt_and_what_follows():
         (
             "activation",
             "tanh",
-            "model.activation is 'tanh'; it must be one of relu, gelu, gelu_tanh, silu, geglu, swiglu",
+            "model.activation is 'tanh'; it must be one of relu, gelu, gelu_tanh, silu, geglu, geglu_tanh, swiglu",
         ),
         ("norm_epsilon", 0.0, "model.norm_epsilon is 0.0; it must be above 0"),
         ("norm_kind", "batch", "model.norm_kind is 'batch'; it must be one of layer, rms"),

@@ -39,6 +39,7 @@ CASES = [
     pytest.param({"N": 1, "residual": False}, id="no-residual"),
     pytest.param({"N": 1, "norm": "pre", "residual": False}, id="pre-norm-no-residual", marks=pytest.mark.slow),
     pytest.param({"N": 1, "norm": "none", "residual": False}, id="neither"),
+    pytest.param({"N": 1, "norm_embeddings": True, "positions": "learned"}, id="normed-embeddings"),
     pytest.param({"N": 1, "positions": "shaw", "max_distance": 3, "norm": "deep", "activation": "swiglu"}, id="shaw"),
     pytest.param({"N": 1, **UNSCALED, "positions": "shaw", "max_distance": 3}, id="unscaled-shaw"),
     *(
@@ -52,6 +53,7 @@ CASES = [
             "gelu": {"activation": "gelu"},
             "silu": {"activation": "silu", "norm_kind": "rms"},
             "geglu": {"activation": "geglu"},
+            "geglu-tanh": {"activation": "geglu_tanh"},
             "swiglu": {"activation": "swiglu"},
             "qk-norm": {"qk_norm": True},
             "softmax-one": {"softmax_one": True},

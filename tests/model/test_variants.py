@@ -30,6 +30,7 @@ ADDITIVE = {"scores": "additive"}
 DEPTHS = {"N_encoder": 3, "N_decoder": 1}
 OWN_VOCABULARIES = {"source_vocab_size": 32}
 BARE = {"norm": "none", "residual": False, "N": 2}
+NORMED = {"norm_embeddings": True}
 variants = pytest.mark.parametrize(
     "changes",
     [
@@ -38,6 +39,7 @@ variants = pytest.mark.parametrize(
         pytest.param(ADDITIVE, id="additive", marks=pytest.mark.slow),
         pytest.param(DEPTHS, id="depths"),
         pytest.param(BARE, id="bare"),
+        pytest.param(NORMED, id="normed-embeddings"),
         pytest.param(OWN_VOCABULARIES, id="own-vocabularies", marks=pytest.mark.slow),
     ],
 )
@@ -98,7 +100,7 @@ def test_parameters_are_sharded(changes, biases):
         ({"norm": "none", "norm_kind": "rms"}, "model.norm=none does not use model.norm_kind, which is 'rms'"),
         ({"norm": "none", "norm_epsilon": 1e-3}, "model.norm=none does not use model.norm_epsilon"),
         ({"positions": "shaw", "max_distance": 0}, "model.max_distance is 0; it must be at least 1"),
-        ({"activation": "gated"}, "geglu, swiglu"),
+        ({"activation": "gated"}, "geglu, geglu_tanh, swiglu"),
         ({"scores": "additive", "mixer": "linear"}, "needs model.mixer=attention; it is 'linear'"),
         ({"scores": "additive", "positions": "rope"}, "model.positions=rope acts on dot products"),
         ({"scores": "additive", "scale_attention": False}, "leave model.scale_attention=True"),
