@@ -21,9 +21,6 @@ from vaswani.infer.options import define_decoding_flags, define_run_flags, start
 
 def main(options: Any) -> None:
     """Serves the page until Ctrl-C."""
-    from vaswani.infer.demo.answers import Demo
-    from vaswani.infer.runs import open_run
-
     if not options.host.strip():  # which a socket takes for all addresses
         raise UserError("--host= is empty: name an address; 127.0.0.1 is reachable from this machine only")
     try:
@@ -35,6 +32,9 @@ def main(options: Any) -> None:
         cure = "try another --port" if is_the_port else "--host must be an address of this machine"
         raise UserError(f"--host={options.host} --port={options.port}: {error.strerror}; {cure}") from error
     print("loading ...", file=sys.stderr, flush=True)
+    from vaswani.infer.demo.answers import Demo  # only now: jax takes a while
+    from vaswani.infer.runs import open_run
+
     workdirs = folders("workdir", options.workdir)
     runs = [open_run(workdir, options.checkpoint) for workdir in workdirs]
     search = {name: options[name].value for name in ("beam", "alpha", "extra_length", "stopping")}
