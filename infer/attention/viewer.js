@@ -7,9 +7,6 @@ const make = (tag, text, parent, name) => {
   return element;
 };
 const percent = w => (w / 10).toFixed(1) + " %";
-const PREDICTED = "A query of the decoder is named after the subword that it predicts, and has read only those before it. "
-  + "In a model that reads source and target as one text this holds for the target; "
-  + "queries of the source are the source's own subwords.";
 
 // What a page opens on: the mean over the heads of the last layer, by which infer.align aligns, too.
 const opening = () => ({ kind: "cross", layer: Infinity, head: "mean" });
@@ -33,28 +30,23 @@ function viewer(root, data, chosen, changed) {
     });
     return [name, select];
   }));
-  make("h3", "Queries", root);
-  const predicted = make("p", PREDICTED, root, "caption");
-  const queries = make("div", undefined, root, "tokens queries");
-  queries.setAttribute("role", "group");
-  queries.setAttribute("aria-label", "queries");
-  const produced = make("p", "", root, "caption choices");
-  make("h3", "Keys", root);
-  const keys = make("div", undefined, root, "tokens keys");
-  const status = make("output", "", root);
-  make("h3", "The whole map: rows are queries, columns are keys", root);
-  const scroll = make("div", undefined, root, "scroll");
-  scroll.tabIndex = 0;
-  scroll.setAttribute("role", "region");
-  scroll.setAttribute("aria-label", "attention matrix");
+  const maps = make("div", undefined, root, "maps");
+  const large = make("div", undefined, maps);
+  const scroll = make("div", undefined, large, "scroll");
   const matrix = make("table", undefined, scroll, "matrix");
-  const legend = make("p", undefined, root, "legend");
-  make("span", "0 %", legend);
+  matrix.setAttribute("role", "grid");
+  matrix.setAttribute("aria-label", "attention weights, in per cent; rows are queries, columns are keys");
+  const legend = make("p", undefined, large, "legend");
+  make("span", "attention weight: 0 %", legend);
   make("i", undefined, legend).setAttribute("aria-hidden", "true");
-  make("span", "100 % of a query's weight", legend);
-  make("h3", "All heads, a row a layer; the chosen one is marked", root);
-  make("p", "Each small map is one head, with the rows and columns of the map above: the stronger the colour of a cell, the more its query attends to its key. Choose one to see it large.", root, "caption");
-  const overview = make("div", undefined, root, "overview");
+  make("span", "100 %", legend);
+  const status = make("output", "", large);
+  const produced = make("p", "", large, "choices");
+  const caption = make("p", "", large, "caption");
+  const heads = make("div", undefined, maps);
+  make("h3", "All heads", heads);
+  make("p", "A row for each layer. Choose one to see it large.", heads, "caption");
+  const overview = make("div", undefined, heads, "overview");
   overview.setAttribute("role", "group");
   overview.setAttribute("aria-label", "all layers and heads");
 
@@ -70,67 +62,70 @@ function viewer(root, data, chosen, changed) {
     if (head() !== "mean") return heads[head()];
     return heads[0].map((row, t) => row.map((_, s) => heads.reduce((sum, one) => sum + one[t][s], 0) / heads.length));
   }
-  function heat(element, w) {
-    element.classList.add("heat");
-    element.style.setProperty("--w", w / 10);
-  }
   function options(select, values, current) {
     select.replaceChildren();
     for (const [value, text] of values) make("option", text, select).value = value;
     select.value = current;
   }
+  /* Says what the rows and columns are, for a model as this one is. */
+  function told() {
+    const { choices, weights } = map();
+    const given = choices?.some(choice => !choice) ? "Rows of the source are its own subwords. " : "";
+    const predicted = kind() === "encoder" ? ""
+      : `Rows are named after the subword that the decoder writes next, having read only those before it. ${given}`;
+    const probability = choices ? "The first column is no attention: it is how probable the model found the row's subword. " : "";
+    const isLess = weights.some(heads => heads.some(rows => rows.some(row => row.reduce((sum, w) => sum + w) < 990)));
+    const rest = isLess ? "; what is missing from 100 % is attention to nothing (model.softmax_one)" : " and sum to 100 %";
+    return `Rows are queries, columns are keys. The weights of a row say how much it takes from each key${rest}. ${predicted}${probability}`
+      + "Point at a cell, tap it or move with the arrow keys.";
+  }
   function point(query) {
     words.set(side(), query);
-    const row = weights()[query];
-    const { queries: names, keys: seen, choices } = map();
-    [...queries.children].forEach((button, i) => {
-      button.setAttribute("aria-pressed", i === query);
-      button.tabIndex = i === query ? 0 : -1;  // one stop for Tab; the arrow keys reach the others
-    });
-    [...keys.children].forEach((key, s) => { heat(key, row[s]); key.lastChild.textContent = percent(row[s]); });
-    [...matrix.tBodies[0].rows].forEach((tr, i) => {
-      tr.classList.toggle("on", i === query);
-      tr.cells[0].classList.toggle("on", i === query);
-    });
-    const top = row.map((w, s) => [w, s]).sort((a, b) => b[0] - a[0]).slice(0, 3);
-    status.textContent = names[query] + " attends to " + top.map(([w, s]) => seen[s] + " " + percent(w)).join(", ");
+    const { queries: names, keys, choices } = map();
+    [...matrix.tBodies[0].rows].forEach((tr, t) => tr.classList.toggle("on", t === query));
+    const top = weights()[query].map((w, s) => [w, s]).sort((a, b) => b[0] - a[0]).slice(0, 3);
+    const attends = `“${names[query].trim()}” attends to ` + top.map(([w, s]) => `${keys[s].trim()} ${percent(w)}`).join(" · ");
+    if (status.textContent !== attends) status.textContent = attends; // a screen reader reads it only then
     const choice = choices?.[query];
     produced.hidden = !choices;
     produced.textContent = choice
-      ? `${names[query]} has probability ${percent(choice.probability)} here, rank ${choice.rank}; the most probable: `
-        + choice.best.map(([subword, p]) => subword + " " + percent(p)).join(", ")
-      : "this subword was given, not predicted";
+      ? `“${names[query].trim()}” has probability ${percent(choice.probability)}, rank ${choice.rank}; the most probable: `
+        + choice.best.map(([subword, p]) => `${subword.trim()} ${percent(p)}`).join(" · ")
+      : "This subword was given, not predicted.";
   }
   function drawMatrix() {
     const rows = weights();
+    const { queries, keys, choices } = map();
     matrix.replaceChildren();
     const top = make("tr", undefined, make("thead", undefined, matrix));
-    make("th", "", top);
-    map().keys.forEach(key => { make("th", key, top).scope = "col"; });
+    make("td", "", top);
+    if (choices) make("th", "probability", top, "probability").scope = "col";
+    for (const key of keys) {
+      const th = make("th", undefined, top);
+      Object.assign(th, { scope: "col", title: key });
+      make("span", key, th);
+    }
     const body = make("tbody", undefined, matrix);
-    map().queries.forEach((query, t) => {
+    queries.forEach((query, t) => {
       const tr = make("tr", undefined, body);
-      make("th", query, tr).scope = "row";
-      map().keys.forEach((key, s) => {
-        const cell = make("td", undefined, tr);
-        heat(cell, rows[t][s]);
-        cell.title = query + " → " + key + ": " + percent(rows[t][s]);
+      Object.assign(make("th", query, tr), { scope: "row", title: query });
+      const choice = choices?.[t];
+      if (choices) make("td", choice ? percent(choice.probability) : "given", tr, "probability");
+      keys.forEach((key, s) => {
+        const w = rows[t][s];
+        const cell = make("td", w < 5 ? "" : Math.round(w / 10), tr, "heat");
+        cell.setAttribute("role", "gridcell");
+        cell.setAttribute("aria-label", percent(w));
+        cell.title = `${query} → ${key}: ${percent(w)}`;
+        cell.tabIndex = -1;
+        cell.style.setProperty("--w", w / 10);
+        for (const event of ["focus", "click"]) cell.addEventListener(event, () => point(t));
       });
       tr.addEventListener("pointerover", () => point(t));
     });
+    cellsOf(word())[0].tabIndex = 0; // one stop for Tab; the arrow keys reach the others
   }
-  function drawTokens() {
-    queries.replaceChildren();
-    keys.replaceChildren();
-    map().queries.forEach((query, t) => {
-      const button = make("button", query, queries);
-      button.type = "button";
-      const choice = map().choices?.[t];
-      if (choice) make("small", percent(choice.probability), button);
-      for (const event of ["pointerenter", "focus", "click"]) button.addEventListener(event, () => point(t));
-    });
-    map().keys.forEach(key => make("small", "", make("span", key, keys)));
-  }
+  const cellsOf = t => [...matrix.tBodies[0].rows[t]?.querySelectorAll(".heat") ?? []];
   function drawOverview() {
     const colour = getComputedStyle(document.documentElement).getPropertyValue("--heat").trim();
     const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
@@ -166,18 +161,23 @@ function viewer(root, data, chosen, changed) {
     options(selects.kind, Object.entries(data).map(([name, one]) => [name, one.title]), kind());
     options(selects.layer, numbered(map().weights.length), layer());
     options(selects.head, [["mean", "mean of all"], ...numbered(map().weights[0].length)], head());
-    predicted.hidden = kind() === "encoder";
-    drawTokens();
+    caption.textContent = told();
     drawMatrix();
     if (overviewOf !== map()) drawOverview();
     overviewOf = map();
     markOverview();
     point(word());
   }
-  queries.addEventListener("keydown", event => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const next = step && queries.children[word() + step];
-    if (next) { event.preventDefault(); next.focus(); }
+  matrix.addEventListener("keydown", event => {
+    const t = [...matrix.tBodies[0].rows].indexOf(event.target.parentElement);
+    const s = cellsOf(t).indexOf(event.target);
+    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [];
+    const next = s >= 0 && cellsOf(t + down)[s + right];
+    if (!next) return;
+    event.preventDefault();
+    event.target.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
   });
   const dark = matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", function recolour() {

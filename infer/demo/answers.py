@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,13 @@ from vaswani.errors import UserError
 from vaswani.infer.attention.choices import choices_of_kinds, translation_choices
 from vaswani.infer.attention.maps import attention_maps, output_ids, titled
 from vaswani.infer.attention.page import as_json
+from vaswani.infer.demo.training import EXAMPLES, examples, languages, marked, training_words
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.translate.explain import beam_tree
 from vaswani.infer.translate.options import Decoding, chosen
 from vaswani.infer.translate.translator import Hypothesis, Translator
 from vaswani.keys import short_names
+from vaswani.run.averaging import named_steps
 from vaswani.search.beam import length_penalty
 
 NBEST = 5
@@ -26,12 +29,13 @@ WARM_WIDTH = 8  # source subwords: of one sentence of each multiple the programs
 
 
 class _Shown(NamedTuple):
-    """A run with its parameters on the device, its name on the page, and its search."""
+    """A run with its parameters on the device, its name on the page, its search, and the words it was trained on."""
 
     name: str
     run: Run
     decoding: Decoding
     translator: Translator
+    words: Future[frozenset[str]]
 
 
 def check_sentence(text: str) -> None:
@@ -52,6 +56,7 @@ class Demo:
         self._lock = threading.Lock()
         self._runs = []
         self._warmed: set[int] = set()
+        reader = ThreadPoolExecutor(1)  # words are read while the first programs are compiled
         paths = [str(Path(name)) for name in names]  # without a slash at the end
         for run, name in zip(runs, short_names(paths, separator="/"), strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
@@ -59,10 +64,26 @@ class Demo:
             decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
             on_device = run._replace(params=finite(run))
-            self._runs.append(_Shown(name, on_device, decoding, translator))
+            words = reader.submit(training_words, run.config)
+            self._runs.append(_Shown(name, on_device, decoding, translator, words))
+
+    def about(self) -> dict[str, Any]:
+        """Returns what the page says before anything is translated: a line on each run, and sentences to try."""
+        lines: list[str] = []
+        sentences: dict[str, None] = {}
+        for shown in self._runs:
+            config = shown.run.config
+            trained_on = f"trained on {config.data.train}" if config.data.train else ""
+            parts = (languages(config), trained_on, f"parameters of {named_steps(shown.run.checkpoints)}")
+            lines.append(f"{shown.name}: {', '.join(filter(None, parts))}")
+            sentences.update(dict.fromkeys(examples(config)))
+        return {"runs": lines, "examples": list(sentences)[:EXAMPLES]}
 
     def answer(self, text: str, target: str = "") -> dict[str, Any]:
         """Returns as "runs" JSON values for each run: name, hypotheses (text, score), what a score is, and the maps.
+
+        "source" is the text in parts, with true for a word that its training text does not have; "unknown" says why
+        that cannot be told.
 
         The maps are those of the best hypothesis, or of `target`, if there is one, which then has a score as "forced";
         instead of them there may be a note that says why they are missing.
@@ -124,6 +145,10 @@ def _answer_of(shown: _Shown, text: str, target: str) -> dict[str, Any]:
         "score": _meaning_of_score(shown.decoding),
         "maps": {},
     }
+    try:
+        answer["source"] = marked(text, shown.words.result())
+    except UserError as error:
+        answer["unknown"] = str(error)
     tokenizer = run.tokenizer
     output = output_ids(tokenizer, target or best.tokens)
     is_long = max(len(tokenizer.encode(text)), len(output)) > LONGEST_MAP

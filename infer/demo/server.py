@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.errors import UserError
-from vaswani.html import assembled, inline_scripts, script_policy
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
 
 Answer = Callable[[str, str], dict[str, Any]]  # of a text and a target to JSON values; `UserError` for a wrong sentence
 
@@ -44,18 +44,20 @@ def listen(host: str, port: int) -> "Server":
         f"default-src 'none'; script-src {script_policy(inline_scripts(page))}; style-src 'unsafe-inline'; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    handler = type("Bound", (Handler,), {"page": page.encode(), "policy": policy})
+    handler = type("Bound", (Handler,), {"page": page, "policy": policy})
     return Server((host, port), handler)
 
 
 class Server(ThreadingHTTPServer):
     """Answers each connection in a thread of its own, `MOST` at a time; one more is refused at once.
 
-    `answers` has what POST to each path returns, and is set before `serve_forever`. `host` is what the user has named.
+    `answers` has what POST to each path returns, `about` what the page reads at first; both are set before
+    `serve_forever`. `host` is what the user has named.
     """
 
     daemon_threads = True
     answers: Mapping[str, Answer] = {}
+    about: Mapping[str, Any] = {"runs": [], "examples": []}
 
     def __init__(self, address: tuple[str, int], handler: type["Handler"]) -> None:
         self.host = address[0].lower()  # as browsers send it
@@ -113,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
     server: Server
-    page: bytes
+    page: str
     policy: str
 
     def setup(self) -> None:
@@ -128,7 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path != "/":
             self.send_error(HTTPStatus.NOT_FOUND, "there is only /")
         else:
-            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.page)
+            page = self.page.replace("__DATA__", embedded(self.server.about))
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", page.encode())
 
     def do_POST(self) -> None:
         """Sends the answer to a sentence."""

@@ -22,6 +22,7 @@ from vaswani.errors import UserError
 from vaswani.infer.attention.page import Choice, page
 from vaswani.infer.demo.answers import check_sentence
 from vaswani.infer.demo.server import Answer, Server, listen
+from vaswani.infer.demo.training import marked
 from vaswani.infer.translate import explain
 from vaswani.infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
 from vaswani.infer.translate.options import Decoding
@@ -131,15 +132,16 @@ def test_hostile_text_stays_text_and_fits_and_nothing_leaves(browser: Browser, w
     text = NASTY.replace("\u2028", "") + "x" * 500
     browser.value(f"document.getElementById('text').value = {json.dumps(text)}; translate()")
     shown = browser.value(
-        "[...document.querySelectorAll('h2, .best, bdi, .queries button')].map(one => one.textContent)"
+        "[...document.querySelectorAll('h2, .best, bdi, .matrix tbody th')].map(one => one.textContent)"
     )
     assert shown.count(NASTY) == 2 + 2 and shown.count("(empty)") == 2 and len(shown) == 2 * (1 + 1 + 2 + 2)
-    assert browser.value("document.querySelectorAll('script, img').length") == 1, "the page's own script"
+    assert browser.value("document.querySelectorAll('script, img').length") == 2, "the page's own script and its data"
     assert browser.value("document.documentElement.scrollWidth") <= width
     dark = browser.value("getComputedStyle(document.body).backgroundColor")
     assert (max(map(int, re.findall(r"\d+", dark))) < 64) == (scheme == "dark")
-    browser.value("document.querySelectorAll('.queries button')[1].click()")
-    assert browser.value("document.querySelectorAll('.keys small')[1].textContent") == "100.0 %"
+    browser.value("document.querySelectorAll('.matrix .heat')[3].click()")
+    told = browser.value("document.querySelector('output').textContent")
+    assert told == f"“b” attends to {'x' * 300} 100.0 % · <b>a</b> 0.0 %"
     asked = [
         event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
     ]
@@ -152,11 +154,13 @@ def test_hostile_text_stays_text_and_fits_and_nothing_leaves(browser: Browser, w
 def maps_page(folder: Path) -> str:
     """Writes a page of three kinds of attention, 2 layers and 2 heads, and returns its address."""
     source, output = ["a", "b", "</s>"], ["c", "d", "e", "</s>"]
-    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 2, 4)).astype(np.float32)
+    random = np.random.default_rng(0)
+    weights = random.dirichlet(np.ones(4), size=(2, 2, 4)).astype(np.float32)
+    weights_of_3 = random.dirichlet(np.ones(3), size=(2, 2, 4)).astype(np.float32)
     kinds = {
-        "encoder": ("encoder", source, source, weights[:, :, :3, :3]),
+        "encoder": ("encoder", source, source, weights_of_3[:, :, :3]),
         "decoder": ("decoder", output, ["<s>", "c", "d", "e"], weights),
-        "cross": ("cross", output, source, weights[:, :, :, :3]),
+        "cross": ("cross", output, source, weights_of_3),
     }
     choices = [Choice(0.5, 2, [(NASTY, 0.7), (piece, 0.5)]) for piece in output]
     path = folder / "map.html"
@@ -169,26 +173,22 @@ CHOOSE = """(name, value) => {
   select.value = value;
   select.dispatchEvent(new Event("change"));
 }"""
-CHOSEN = "[...document.querySelectorAll('.queries [aria-pressed=true]')].map(one => one.firstChild.textContent).join()"
+CHOSEN = "[...document.querySelectorAll('.matrix tr.on th')].map(one => one.textContent).join()"
+WEIGHTS = "[...document.querySelectorAll('.matrix tr.on .heat')].map(one => one.title).join()"
 
 
 def test_the_word_chosen_stays_while_kind_layer_and_head_change(browser: Browser, tmp_path: Path) -> None:
     browser.open(maps_page(tmp_path))
-    browser.value("document.querySelectorAll('.queries button')[2].click()")
+    browser.value("document.querySelectorAll('.matrix tbody tr')[2].querySelector('.heat').click()")
     assert browser.value(CHOSEN) == "e"
-    assert browser.value("[...document.querySelectorAll('.queries button')].map(one => one.tabIndex)") == [
-        -1,
-        -1,
-        0,
-        -1,
-    ]
     shown = set()
     for name, value in (("layer", 0), ("head", 1), ("head", 0), ("kind", "decoder"), ("layer", 1), ("kind", "cross")):
         browser.value(f"({CHOOSE})('{name}', '{value}')")
         assert browser.value(CHOSEN) == "e", (name, value)
-        shown.add(browser.value("document.querySelector('.keys').textContent"))
+        shown.add(browser.value(WEIGHTS))
     assert len(shown) == 6, "other weights each time"
-    browser.value(f"({CHOOSE})('kind', 'encoder'); document.querySelectorAll('.queries button')[1].click()")
+    browser.value(f"({CHOOSE})('kind', 'encoder')")
+    browser.value("document.querySelectorAll('.matrix tbody tr')[1].querySelector('.heat').click()")
     browser.value(f"({CHOOSE})('kind', 'cross')")
     assert browser.value(CHOSEN) == "e", "a word of the output, although another of the source was looked at"
     browser.value(f"({CHOOSE})('kind', 'encoder')")
@@ -221,9 +221,67 @@ def test_the_overview_opens_a_head_and_probabilities_are_told(browser: Browser, 
     pressed = "[...document.querySelectorAll('.overview button')].map(one => one.getAttribute('aria-pressed'))"
     assert browser.value(pressed) == ["false", "true", "false", "false"]
     told = browser.value("document.querySelector('.choices').textContent")
-    assert told == f"c has probability 50.0 % here, rank 2; the most probable: {NASTY} 70.0 %, c 50.0 %"
+    assert told == f"“c” has probability 50.0 %, rank 2; the most probable: {NASTY} 70.0 % · c 50.0 %"
+    column = "[...document.querySelectorAll('.matrix .probability')].map(one => one.textContent)"
+    assert browser.value(column) == ["probability", *["50.0 %"] * 4], "a column of its own"
     browser.value(f"({CHOOSE})('kind', 'encoder')")
     assert browser.value("document.querySelector('.choices').hidden"), "no source word is predicted"
+    assert not browser.value(column)
+
+
+CAPTION = "document.querySelector('.maps .caption').textContent"
+
+
+def test_arrow_keys_reach_every_weight_and_the_caption_is_of_this_model(browser: Browser, tmp_path: Path) -> None:
+    browser.open(maps_page(tmp_path))
+    first = "document.querySelector('.matrix .heat')"
+    assert browser.value("[...document.querySelectorAll('.matrix .heat')].filter(one => one.tabIndex == 0).length") == 1
+    browser.value(f"{first}.focus()")
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowDown", "ArrowDown"):
+        browser.ask("Input.dispatchKeyEvent", type="keyDown", key=key)
+    assert browser.value("document.activeElement.title").startswith("e → </s>: "), "it stops at the edge"
+    assert browser.value(CHOSEN) == "e"
+    assert "softmax_one" not in browser.value(CAPTION) and "Rows of the source" not in browser.value(CAPTION)
+
+    less = np.full((1, 1, 2, 2), 0.4, np.float32)
+    choice = Choice(0.5, 1, [("b", 0.5)])
+    path = tmp_path / "prefix.html"
+    path.write_text(page("t", {"decoder": ("decoder", ["a", "b"], ["a", "<s>"], less)}, {"decoder": [None, choice]}))
+    browser.open(path.as_uri())
+    assert "attention to nothing (model.softmax_one)" in browser.value(CAPTION)
+    assert "Rows of the source are its own subwords." in browser.value(CAPTION)
+    assert browser.value("document.querySelector('td.probability').textContent") == "given"
+
+
+def test_the_demo_opens_with_sentences_and_marks_words_that_training_has_not_read(browser: Browser) -> None:
+    asked: list[str] = []
+
+    def translate(text: str, target: str) -> dict[str, Any]:
+        asked.append(text)
+        run = {"name": "run", "hypotheses": [{"text": "Gut", "score": -1.0}], "maps": {"cross": MAP}}
+        known = {"unknown": "no corpus is named"}
+        return {"runs": [run | {"source": marked(text, frozenset({"the", "dog"}))}, run | known]}
+
+    server, address = serving({"/translate": translate})
+    server.about = {"runs": [f"one: en → de {NASTY}"], "examples": ["The dog.", "The cat."]}
+    browser.open(address)
+    assert browser.value("by('about').textContent") == f"one: en → de {NASTY}"
+    assert browser.value("[...by('examples').children].map(one => one.textContent)") == ["The dog.", "The cat."]
+    browser.value("by('examples').children[0].click()")
+    browser.wait_for("!!document.querySelector('.best')")
+    assert not browser.value("document.querySelectorAll('mark, .warning').length")
+    browser.value("by('examples').children[1].click()")
+    browser.wait_for("!!document.querySelector('mark')")
+    assert browser.value("[...document.querySelectorAll('mark')].map(one => one.textContent)") == ["cat"]
+    assert browser.value("document.querySelector('.source').textContent") == "The cat."
+    assert browser.value("document.querySelectorAll('.warning').length") == 1
+    unknown = "Words that training has not read are not marked: no corpus is named."
+    assert browser.value("document.querySelectorAll('section')[1].textContent").count(unknown) == 1
+    tops = browser.value("['.matrix', 'ol'].map(one => document.querySelector(one).getBoundingClientRect().top)")
+    assert tops[0] < tops[1], "the heat map is above the other translations"
+    assert asked == ["The dog.", "The cat."]
+    server.shutdown()
+    server.server_close()
 
 
 def test_an_error_leaves_no_translation_of_another_text(browser: Browser) -> None:
@@ -271,7 +329,7 @@ def test_every_weight_can_be_read(browser: Browser, scheme: str, tmp_path: Path)
         const [red, green, blue] = parts(colour).map(linear);
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
       };
-      const key = document.querySelector(".keys span");
+      const key = document.querySelector(".matrix .heat");
       return [...Array(1001).keys()].map(w => {
         key.style.setProperty("--w", w / 10);
         const [ink, ground] = [light(getComputedStyle(key).color), light(getComputedStyle(key).backgroundColor)];

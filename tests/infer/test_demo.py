@@ -20,15 +20,19 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 import vaswani.infer.demo.answers
 import vaswani.infer.demo.server
+import vaswani.infer.demo.training
 from tests import tiny
+from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.html import assembled, inline_scripts, script_policy
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.demo.__main__ import main
 from vaswani.infer.demo.answers import Demo, check_sentence
 from vaswani.infer.demo.server import LARGEST, PAGE, listen
+from vaswani.infer.demo.training import examples, languages, marked, training_words
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.breaks import joined_by_script
 from vaswani.keys import short_names
@@ -105,6 +109,47 @@ def test_every_run_answers_with_translations_scores_and_maps(tmp_path: Path) -> 
         assert len(cross["weights"][0][0]) == len(cross["queries"])
         assert all(abs(sum(row) - 1000) < len(row) for row in cross["weights"][1][1])
         assert not any(("▁" in key and len(key) > 1) or "<0x" in key for key in cross["keys"])
+
+
+def config_of(**data: str) -> ConfigDict:
+    cfg = default()
+    cfg.data.update(data)
+    return cfg
+
+
+def test_words_that_training_has_not_read_are_told() -> None:
+    known = training_words(config_of(train="grammar:train:500"))
+    parts = marked("Hello world, my name is Anna; the DOG will sleep.", known)
+    assert "".join(text for text, _ in parts) == "Hello world, my name is Anna; the DOG will sleep."
+    assert [text for text, is_unseen in parts if is_unseen] == ["Hello", "world", "name"]
+    assert marked("The he then.", frozenset({"the", "then"})) == [("The ", False), ("he", True), (" then.", False)]
+    assert [text for text, is_unseen in marked("我们abc 们", frozenset({"我", "abc"})) if is_unseen] == ["们", "们"]
+
+
+def test_a_corpus_that_is_not_here_or_too_large_marks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spec, why in {
+        "": "no corpus is named",
+        "tfds:wmt14/de-en:train:{en,de}": "is not on this machine",
+        f"text:{tmp_path}/none.{{en,de}}": "none.en",
+    }.items():
+        with pytest.raises(UserError, match=why):
+            training_words(config_of(train=spec))
+        assert languages(config_of(train=spec)) == ""
+        assert examples(config_of(test=spec, valid=spec)) == []
+    monkeypatch.setattr(vaswani.infer.demo.training, "MOST", 10)
+    with pytest.raises(UserError, match=r"^the training corpus has more than 10 pairs$"):
+        training_words(config_of(train="grammar:train:11"))
+    assert len(training_words(config_of(train="grammar:train:10"))) > 10
+
+
+def test_sentences_to_try_are_short_and_of_the_test_corpus(tmp_path: Path) -> None:
+    lines = ["x" * 81, *(f"sentence {n}" for n in range(9))]
+    (tmp_path / "test.tsv").write_text("".join(f"{line}\tb\n" for line in lines))
+    config = config_of(train="grammar:train:{de,en}", test=f"tsv:{tmp_path}/test.tsv", valid="grammar:valid")
+    assert examples(config) == [f"sentence {n}" for n in range(5)]
+    assert languages(config) == "de → en"
+    config.data.test = ""
+    assert len(examples(config)) == 5
 
 
 @pytest.fixture
@@ -227,10 +272,18 @@ def test_names_are_compared_as_browsers_send_them() -> None:
         assert ask(server, "GET", "/", Host="MyBox:80")[0] == 200
 
 
+def test_what_the_page_says_at_first_is_text(server: ThreadingHTTPServer) -> None:
+    server.about = {"runs": [NASTY], "examples": [NASTY]}
+    page = ask(server, "GET", "/")[2].decode()
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert json.loads(found) == server.about and "<script>alert" not in page
+    del server.about
+
+
 def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:
     status, headers, body = ask(server, "GET", "/")
     page, policy = body.decode(), headers["Content-Security-Policy"]
-    assert status == 200 and page == assembled(PAGE)
+    assert status == 200 and page == assembled(PAGE).replace("__DATA__", embedded(server.about))
     assert policy.startswith("default-src 'none'; ") and f"script-src {script_policy(inline_scripts(page))};" in policy
     assert "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
     assert not re.search(

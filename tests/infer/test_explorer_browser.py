@@ -81,7 +81,9 @@ def test_it_translates_from_a_file_and_shows_hostile_text_as_text(browser: Brows
 def test_the_address_holds_sentence_and_view(browser: Browser, file: Path) -> None:  # noqa: F811
     opened(browser, file, view="heads", s=SENTENCE)
     assert browser.value(TRANSLATION) == "Der müde Arzt stellt die alten Briefe auf den Tisch."
-    assert browser.value("document.querySelectorAll('.matrix td').length") == 12 * 12
+    assert browser.value("document.querySelectorAll('.matrix .heat').length") == 12 * 12
+    selects = browser.value("[...document.querySelectorAll('#attention select')].map(one => one.value)")
+    assert selects[:2] == ["cross", "1"], "the last layer, as the page of infer.attention_maps and the demo"
     typed(browser, SOURCE)
     browser.value("document.querySelector('[data-view=words]').click()")
     assert browser.value("location.hash") == "", "the view and the sentence that it opens with"
@@ -89,7 +91,7 @@ def test_the_address_holds_sentence_and_view(browser: Browser, file: Path) -> No
     assert browser.value("location.hash.slice(1)") == urlencode({"s": SENTENCE})
     browser.value("history.back()")
     browser.wait_for("document.querySelector('#views [aria-current=page]').dataset.view == 'heads'")
-    browser.wait_for("document.querySelectorAll('.matrix td').length == 5 * 5")
+    browser.wait_for("document.querySelectorAll('.matrix .heat').length == 5 * 5")
 
 
 def test_words_are_completed_and_unknown_ones_named(browser: Browser, file: Path) -> None:  # noqa: F811
