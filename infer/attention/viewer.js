@@ -44,8 +44,8 @@ function viewer(root, data, chosen, changed) {
   const produced = make("p", "", large, "choices");
   const caption = make("p", "", large, "caption");
   const heads = make("div", undefined, maps);
-  make("h3", "All heads", heads);
-  make("p", "A row for each layer. Choose one to see it large.", heads, "caption");
+  make("h3", "The heads of each layer", heads);
+  make("p", "Choose one to see it large.", heads, "caption");
   const overview = make("div", undefined, heads, "overview");
   overview.setAttribute("role", "group");
   overview.setAttribute("aria-label", "all layers and heads");
