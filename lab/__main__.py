@@ -1,6 +1,6 @@
 """Our own studies: a table and a figure each, made from finished runs; and the claims, with a verdict on each.
 
-    python -m lab STUDY|all [--runs=DIR] [--plot=FILE] [--markdown | --csv] [--html=FILE] [--commands]
+    python -m lab STUDY|all [--runs=DIR] [--plot=FILE] [--markdown | --csv] [--commands]
     python -m lab cards [--runs=DIR] [--markdown | --csv]
 
 Runs are found and recognised as by `python -m paper`; DIR may be several folders with commas between them. By default
@@ -8,7 +8,7 @@ those are the folders of our own records. `all` prints all studies. `cards` list
 `paper` and the studies make, with a verdict on each and a command that repeats one of its runs.
 
 The studies need evaluations of the test split, some of the validation split: --commands prints how to run and score
-each row. --plot draws a study's figure; --html writes one page with tables, learning curves and figures.
+each row. --plot draws a study's figure.
 """
 
 from absl import flags
@@ -37,7 +37,6 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     places = "paper/records,lab/studies"
     flags.DEFINE_string("runs", places, "folders with runs and records, at any depth; commas between several")
-    flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
     flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")

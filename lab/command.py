@@ -1,6 +1,5 @@
 """What `python -m lab` does once its flags have been checked."""
 
-from functools import partial
 from typing import Any
 
 from lab import cards
@@ -10,7 +9,6 @@ from vaswani.files import output_file
 from vaswani.paper.command import print_tables, read
 from vaswani.paper.launch import table_of
 from vaswani.paper.records import Records
-from vaswani.paper.report.page import write
 from vaswani.table import Table
 
 
@@ -18,19 +16,12 @@ def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `lab.__main__` ask for."""
     if options.plot is not None and what not in STUDIES:
         raise UserError(f"--plot={options.plot}: only a study has a figure to put there: {', '.join(STUDIES)}")
-    page = None if options.html is None else output_file("html", options.html)
     plot = None if options.plot is None else output_file("plot", options.plot, (".svg", ".png", ".pdf"))
     records = read(options.runs)
     made = {what: cards.tables(cards.cards(records))} if what == "cards" else make(what, records)
     print_tables(made, commands() if options.commands else None, options)
     if plot:
         studies()[what].plot(records, plot)
-    if page:
-        from vaswani.paper.report.report import report  # only now: it loads matplotlib
-
-        plots = {name: partial(study.plot, records) for name, study in studies().items()}
-        rows = {f"Study: {name}": study.rows(records) for name, study in studies().items()}
-        write(page, report(made, records, options.runs, commands(), plots, rows))
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:

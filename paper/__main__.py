@@ -1,6 +1,6 @@
 """The paper's tables, its numbers beside ours, made from finished runs.
 
-    python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--html=FILE] [--commands]
+    python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--commands]
     python -m paper figures --runs=DIR --output=FOLDER
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
@@ -10,8 +10,8 @@ standard deviation; a dagger marks runs whose code cannot be checked out again. 
 --commands prints how to run it. Tables 2 and 4 need evaluations of the test split, Table 3 of the validation split
 (`python -m infer --split=valid`). Table 1 needs the record of `python -m paper.table1`. `all` prints the four tables.
 
---html writes one page that loads nothing from the network, with the tables, learning curves, figures and attention
-maps. The last two, and what `figures` writes into FOLDER, come from the newest finished run that still has checkpoints.
+`figures` draws Table 1, and the paper's Figures 3 to 5 as the newest finished run that still has checkpoints has them.
+`python -m train.runs DIR --plot=FILE.html` draws learning curves.
 """
 
 from absl import flags
@@ -37,7 +37,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("runs", "paper/records", "folders with runs and records, at any depth; commas between several")
-    flags.DEFINE_string("html", None, "also write the tables, learning curves and figures as one page into this file")
     flags.DEFINE_string("output", "figures", "folder for `figures`; created if absent")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.errors import UserError
-from vaswani.files import folder, folders, output_file, output_folder
+from vaswani.files import folder, folders, output_folder
 from vaswani.paper.launch import commands
 from vaswani.paper.records import Records, find_records, newest_with_checkpoints
-from vaswani.paper.report.page import write
 from vaswani.paper.tables import table1, table2, table3, table4
 from vaswani.table import Table, as_csv, as_markdown, as_text
 
@@ -17,16 +16,10 @@ from vaswani.table import Table, as_csv, as_markdown, as_text
 def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
     output = output_folder("output", options.output) if what == "figures" else None
-    page = None if options.html is None else output_file("html", options.html)
     records = read(options.runs)
     if output:
         draw(records, output, options.runs)
-    made = make(what, records)
-    print_tables(made, commands() if options.commands else None, options)
-    if page:
-        from vaswani.paper.report.report import report  # only now: it loads matplotlib
-
-        write(page, report(made, records, options.runs, commands()))
+    print_tables(make(what, records), commands() if options.commands else None, options)
 
 
 def read(places: str) -> Records:
@@ -76,13 +69,18 @@ def layer_types(records: Records) -> list[Table]:
 
 
 def draw(records: Records, output: Path, place: str) -> None:
-    """Draws the paper's figures into the folder `output`; prints their names.
+    """Draws Table 1, if it was measured, and the paper's figures into the folder `output`; prints their names.
 
     Raises:
-      UserError: no run can draw them.
+      UserError: no run can draw the figures.
     """
-    from vaswani.paper.figures import figures  # only now: it loads the whole model
+    from vaswani.paper import table1_plot  # only now: it loads matplotlib
+    from vaswani.paper.figures import figures  # and this the whole model
 
+    if records.layers:
+        path = output / "table1.svg"
+        table1_plot.plot(records.layers[-1], path)
+        print(path)
     drawer = newest_with_checkpoints(records)
     if drawer is None:
         raise UserError(f"--runs={place}: no complete run in it that translates and has its checkpoints")

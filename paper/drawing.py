@@ -132,17 +132,6 @@ def _overlap(one: Box, other: Box) -> bool:
     return not is_beside and not is_above_or_below
 
 
-def without_outlier(values: Sequence[float]) -> float:
-    """Returns the largest size of these values, but not of one that is more than three times as large as the others."""
-    sizes = sorted(map(abs, values))
-    largest = sizes[-1]
-    if len(sizes) == 1:
-        return largest
-    second = sizes[-2]
-    is_outlier = largest > 3 * second > 0
-    return second if is_outlier else largest
-
-
 def heat(
     axes: Axes,
     values: Float[np.ndarray, "rows columns"],

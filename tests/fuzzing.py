@@ -25,7 +25,7 @@ LOADED = [
         "vaswani.train.loop",
         "vaswani.train.job",
     ),
-    *("vaswani.train.sweep.command", "vaswani.paper.command", "vaswani.paper.report.report"),
+    *("vaswani.train.sweep.command", "vaswani.paper.command"),
 ]
 
 

@@ -183,13 +183,6 @@ def test_names_of_points_cover_neither_points_nor_each_other():
         assert not any(box.contains(*axes.transData.transform(point)) for box in boxes)
 
 
-def test_one_value_far_beyond_the_others_is_an_outlier():
-    assert drawing.without_outlier([0.1, -0.3, 0.2, 1.2]) == 0.3
-    assert drawing.without_outlier([0.1, -0.3, 0.2, 0.6]) == 0.6
-    assert drawing.without_outlier([-5.0]) == 5.0
-    assert drawing.without_outlier([0.0, 0.0, 2.0]) == 2.0
-
-
 def test_an_example_is_the_longest_case_that_shows(run: Run):
     pair = annotate(grammar.pair("test", 24))  # "... ruft uns nie an, bevor er ..."
     particle = figures.example(run, [pair], "decoder", "verb")

@@ -8,7 +8,7 @@ import pytest
 
 from vaswani.errors import UserError
 from vaswani.paper.published import TABLE1
-from vaswani.paper.report.table1_plot import plot
+from vaswani.paper.table1_plot import plot
 from vaswani.paper.tables import table1
 from vaswani.paper.tables.table1 import ATTENTION, DILATED, LINEAR, PROJECTED, RECURRENT, TYPES, Sizes
 from vaswani.table import as_text

@@ -1,1 +1,0 @@
-"""The report: tables, curves and attention maps as one page."""
