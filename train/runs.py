@@ -2,7 +2,7 @@
 
     python -m train.runs DIR...                          # every run in these folders: state, step, nll, minutes ...
     python -m train.runs --diff RUN RUN2                 # the config keys and the results in which two runs differ
-    python -m train.runs DIR... --plot=FILE.svg          # or .png; .html also has the table
+    python -m train.runs DIR... --plot=FILE.svg          # or .png; .html has controls, and the table
 
 A DIR is a run, or a folder with runs at any depth, such as that of a sweep. Runs that differ in nothing but their seed
 become one curve, their mean, with a band from the lowest to the highest. A run whose files are damaged is listed, with

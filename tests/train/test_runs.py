@@ -13,6 +13,7 @@ import pytest
 
 from vaswani.configs.common import default
 from vaswani.errors import UserError
+from vaswani.html import inline_scripts, script_policy
 from vaswani.table import as_text
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import draw
@@ -148,9 +149,24 @@ def test_the_seeds_of_a_config_are_one_curve_with_a_band(tmp_path: Path) -> None
     assert "<!-- h=4 (3 runs) -->" in svg
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "curves.html").read_text()
-    assert "<svg" in page and "<td>damaged</td>" in page and '<td class="number">25.00</td>' in page
+    assert "<td>damaged</td>" in page and '<td class="number">25.00</td>' in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert data["names"] == ["h=8", "h=4 (3 runs)"]
+    assert [panel["title"] for panel in data["panels"]] == ["training", "validation"]
+    one, three = data["panels"][1]["curves"]
+    assert one == {"steps": [5, 10], "mean": [2.2, 2.1], "low": [], "high": []}
+    assert (three["low"], three["high"]) == ([2.2, 2.1], [4.2, 4.1])
+    assert f"script-src {script_policy(inline_scripts(page))}" in page
     with pytest.raises(UserError, match="nothing to draw"):
         draw([runs[1]], table, tmp_path / "none.svg")
+
+
+def test_a_loss_that_is_not_finite_is_none_in_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", nll=float("inf"))
+    runs = find_runs([str(tmp_path)])
+    draw(runs, table_of(runs), tmp_path / "curves.html")
+    data = (tmp_path / "curves.html").read_text().partition('id="data">')[2].partition("</script>")[0]
+    assert "Infinity" not in data and json.loads(data)["panels"][0]["curves"][0]["mean"] == [None, None]
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,44 @@
+"""The page of curves: one file without network access, whose curves can be smoothed, hidden and looked at."""
+
+import math
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from vaswani.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.table import Table, is_numeric
+from vaswani.train.overview.curves import PANELS, Curve
+
+TEMPLATE = Path(__file__).with_name("curves.html")
+
+
+def page(groups: dict[str, dict[str, Curve]], table: Table) -> str:
+    """Returns the page of the curves of these groups, by name and kind of record, with the table of runs below."""
+    panels = []
+    for kind, title in PANELS.items():
+        curves = [_as_json(curves[kind]) for curves in groups.values()]
+        panels.append({"title": title, "curves": curves})
+    template = assembled(TEMPLATE)
+    before, rest = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__TABLE__")
+    between, after = rest.split("__DATA__")
+    return f"{before}{_html(table)}{between}{embedded({'names': [*groups], 'panels': panels})}{after}"
+
+
+def _as_json(curve: Curve) -> dict[str, Any]:
+    finite = [[value if math.isfinite(value) else None for value in column] for column in curve[1:]]
+    return dict(zip(Curve._fields, (curve.steps, *finite), strict=True))
+
+
+def _html(table: Table) -> str:
+    """Returns a table as HTML, with its title above and the notes below."""
+    columns = list(zip(*table.rows, strict=True))
+    classes = [' class="number"' if is_numeric(column) else "" for column in columns]
+    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.head)
+    lines = [f"<h2>{escape(table.title)}</h2>", '<div class="scroll" tabindex="0" role="region" aria-label="runs">']
+    lines += ["<table>", f"<thead><tr>{heads}</tr></thead>"]
+    for row in table.rows:
+        cells = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, classes, strict=True))
+        lines.append(f"<tr>{cells}</tr>")
+    lines.append("</table></div>")
+    lines += [f"<p>{escape(note)}</p>" for note in table.notes]
+    return "\n".join(lines)
