@@ -7,6 +7,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+# What the rows of several studies are called in their figures.
+MIXERS = {
+    "attention": "attention",
+    "restricted": "attention to neighbours",
+    "linear": "linear attention",
+    "recurrent": "recurrent (LSTM)",
+    "convolution": "convolution",
+}
+
 
 def legend(figure: Figure, axes: Axes, columns: int) -> None:
     """Draws the legend of these axes below the figure, if there is anything in it."""

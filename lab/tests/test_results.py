@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from lab import results
+from lab.studies.index import studies
 from tests.conftest import ROOT
 from tests.paper.test_records import check_records, check_that_it_is_as_written
 from tests.planted import plant, planted_config, scores
 from vaswani.errors import UserError
+from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.results import RECORDS, record_runs
 from vaswani.paper.rows import row_runs
@@ -48,6 +50,23 @@ def test_the_figures_show_the_committed_records(tmp_path: Path) -> None:
         assert NUMBER.split(shown) == NUMBER.split(expected), "run python -m lab.results"
         places = [np.array(NUMBER.findall(text), float) for text in (shown, expected)]
         np.testing.assert_allclose(*places, atol=0.01, err_msg=name)
+
+
+KEYS_THAT_ARE_WORDS = {"attention", "convolution", "additive", "learned", "T5"}
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in sorted((ROOT / results.FOLDER).glob("*/figure.svg"))])
+def test_a_figure_names_rows_in_words(name: str) -> None:
+    """Matplotlib writes each text of a figure as a comment, too."""
+    texts = set(re.findall("<!-- (.*?) -->", (ROOT / results.FOLDER / name / "figure.svg").read_text()))
+    rows = studies()[name].rows(Records([], [], [], []))
+    keys = {
+        part for row in rows if " " not in row for part in (row, *re.split("[-:]", row)) if re.search("[a-zA-Z]", part)
+    }
+    if name == "second":  # its rows are called as in the paper's table
+        keys -= set(TABLE3)
+    assert texts and texts & keys <= KEYS_THAT_ARE_WORDS
+    assert not [text for text in texts if "_" in text and "$" not in text]
 
 
 def test_a_study_that_has_not_run_has_no_figure(tmp_path: Path) -> None:

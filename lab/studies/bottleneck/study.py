@@ -60,6 +60,13 @@ COLUMNS = {
     "cost": mean_cost,
 }
 
+LABELS = {
+    "transformer": "Transformer",
+    "fixed": "LSTM, the encoder's last state",
+    "additive": "LSTM, additive attention",
+    "dot": "LSTM, dot-product attention",
+}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares the kinds, with the verdict in the notes, and shows the choice of rates."""
@@ -131,9 +138,9 @@ def plot(records: Records, path: Path) -> None:
                 continue
             first_words = [band["words"][0] for band in row.scored[0].scores["by_length"]]
             bleu_sf = np.stack([bleu(row, first) for first in first_words], axis=1)
-            curve(axes, np.array(first_words) + 2, bleu_sf, place, kind, marker="o")
+            curve(axes, np.array(first_words) + 2, bleu_sf, place, LABELS[kind], marker="o")
         axes.set(xlabel="words of the source, in bands of five", ylabel="sacreBLEU")
-        legend(figure, axes, 4)
+        legend(figure, axes, 2)
 
 
 STUDY = Study(

@@ -13,7 +13,7 @@ from lab.contrast.sentences import RELATIONS
 from lab.studies.choice import stage_1
 from lab.studies.distance.design import CHOSEN, OPTIONS, SEEDS, STEPS
 from lab.studies.layers.design import D_FF
-from lab.studies.plots import legend
+from lab.studies.plots import MIXERS, legend
 from lab.studies.study import (
     Column,
     Commands,
@@ -89,6 +89,8 @@ COLUMNS = {
     "seeds": count_seeds,
     "cost": mean_cost,
 }
+
+TITLES = {"agreement": "a verb's number", "particle": "a verb's particle", "it": "a pronoun's gender"}
 
 
 def tables(records: Records) -> list[Table]:
@@ -201,8 +203,8 @@ def plot(records: Records, path: Path) -> None:
             for place, (name, row) in enumerate(ROWS.find(records).items()):
                 if row.scored:
                     shares = [list(accuracies(row, relation, [band]).values()) for band in BANDS]
-                    curve(axes, places, np.array(shares).T, place, name, marker="o")
-            axes.set(title=relation, xlabel="words to what decides it")
+                    curve(axes, places, np.array(shares).T, place, MIXERS[name], marker="o")
+            axes.set(title=TITLES[relation], xlabel="words to what decides it")
             axes.set_xticks(places, list(map(_tick, BANDS)))
         grid[0].set(ylabel="accuracy in %")
         legend(figure, grid[0], 5)

@@ -26,6 +26,15 @@ ROWS = Rows(configs(FILE, POSITIONS), measure="nll_by_position")
 BANDS = ((LENGTH // 2, LENGTH), (LENGTH, 2 * LENGTH), (2 * LENGTH, 4 * LENGTH))
 SMOOTHED = 4  # positions of a point of the figure
 
+LABELS = {
+    "sinusoidal": "sinusoids (the paper)",
+    "learned": "learned",
+    "rope": "rotary (RoPE)",
+    "alibi": "linear biases (ALiBi)",
+    "t5": "learned biases (T5)",
+    "none": "no positions",
+}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares the kinds of positions."""
@@ -134,7 +143,7 @@ def plot(records: Records, path: Path) -> None:
                 continue
             nll_st = smoothed([seed.scores["nll_by_position"] for seed in row.scored])
             centres = (np.arange(nll_st.shape[1]) + 0.5) * SMOOTHED
-            curve(axes, centres, nll_st, place, kind)
+            curve(axes, centres, nll_st, place, LABELS[kind])
         axes.axvline(LENGTH, color="grey", linestyle=":")
         axes.text(LENGTH, 0.98, " longest trained on", color="grey", transform=axes.get_xaxis_transform(), va="top")
         axes.set(xlabel=f"position, {SMOOTHED} together", ylabel="nats a token")

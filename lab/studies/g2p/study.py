@@ -28,6 +28,19 @@ HELPS = 2.0  # fewer wrong words with longer training, in points
 ALIKE = 1.0
 Errors = Mapping[str, Mapping[int, float]]  # % of words, by language and seed
 
+LABELS = {
+    "arm_e": "Armenian",
+    "bul": "Bulgarian",
+    "dut": "Dutch",
+    "fre": "French",
+    "geo": "Georgian",
+    "hbs_latn": "Serbo-Croatian",
+    "hun": "Hungarian",
+    "jpn_hira": "Japanese",
+    "kor": "Korean",
+    "vie_hanoi": "Vietnamese",
+}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares each language and their mean, with the verdict; what stage 1 found; and longer training."""
@@ -213,7 +226,7 @@ def plot(records: Records, path: Path) -> None:
         axes = figure.subplots()
         for place, (language, of_language) in enumerate(word_errors(ROWS.find(records)).items()):
             draw_seeds(axes, place, list(of_language.values()), colour(0), G2P[language])
-        axes.set_xticks(range(len(LANGUAGES)), LANGUAGES, rotation=30)
+        axes.set_xticks(range(len(LANGUAGES)), LABELS.values(), rotation=30)
         axes.set(ylim=(-1, None), ylabel="word errors %; grey: published")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from lab.cards.card import Card, between, compare
 from lab.studies.layers.design import D_FF
+from lab.studies.plots import MIXERS
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, differences, mean, mean_cost, minus, table
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.records import Records
@@ -95,7 +96,7 @@ def _draw(grid: np.ndarray, place: int, mixer: str, row: RowRuns) -> None:
         shares = [record["step"] / run.steps for record in run.validations]
         perplexities = [record["perplexity"] for record in run.validations]
         for column, total in enumerate((whole, run.minutes)):
-            name = mixer if number == 0 else None  # one entry of the legend for all seeds
+            name = MIXERS[mixer] if number == 0 else None  # one entry of the legend for all seeds
             grid[0, column].plot([share * total for share in shares], perplexities, color=colour(place), label=name)
             grid[1, column].plot(total, scores["sacrebleu"], "o", color=colour(place))
 

@@ -49,6 +49,9 @@ class Move(NamedTuple):
         return f"{number(self.factor)}{' or more' if self.is_bound else ''}"
 
 
+TITLES = {"standard": "standard parametrisation", "mup": "muP"}
+
+
 def tables(records: Records) -> list[Table]:
     """Returns one row for each parametrisation and width, with a column for each rate, and the verdict in the notes."""
     taken = runs_of(records)
@@ -169,8 +172,8 @@ def plot(records: Records, path: Path) -> None:
         panels = figure.subplots(1, len(KINDS), sharey=True)
         for axes, kind in zip(panels, KINDS, strict=True):
             for place, width in enumerate(WIDTHS):
-                _draw(axes, losses[f"{kind}-{width}"], colour(place), f"d_model {width}")
-            axes.set(title=kind, xlabel="rate (dotted: the best)", xscale="log")
+                _draw(axes, losses[f"{kind}-{width}"], colour(place), f"$d_{{model}}$ = {width}")
+            axes.set(title=TITLES[kind], xlabel="learning rate (dotted: the best)", xscale="log")
             axes.set_xticks(RATES, [str(rate) for rate in RATES], rotation=90)
             axes.minorticks_off()
         figure.axes[0].set_ylabel("nats a subword, validation")

@@ -123,7 +123,8 @@ def plot(records: Records, path: Path) -> None:
     columns = [f"{warmup} %" for warmup in WARMUPS]
     labels = [str(layers) for layers in LAYERS]
     highest = float(np.log(4 * STARTED))
-    with drawn(path, 7, 2.6) as figure:
+    with drawn(path, 7, 2.8) as figure:
+        figure.suptitle("validation perplexity; framed: the paper's recipe", fontsize=8)
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
             logs_nw = np.empty((len(LAYERS), len(WARMUPS)))
             is_paper_nw = np.zeros(logs_nw.shape, bool)

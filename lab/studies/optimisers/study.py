@@ -29,6 +29,14 @@ AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines
 Curve = list[tuple[int, float]]  # updates, and nll on validation
 Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
 
+LABELS = {
+    "adam": "Adam (the paper)",
+    "muon": "Muon",
+    "schedule_free_adamw": "schedule-free AdamW",
+    "ademamix": "AdEMAMix",
+    "adafactor": "Adafactor",
+}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares the optimisers, with the verdicts in the notes, and shows what stage 1 found."""
@@ -217,11 +225,12 @@ def plot(records: Records, path: Path) -> None:
             if of_row:
                 steps_p = np.array([step for step, _ in next(iter(of_row.values()))])
                 nlls_sp = np.array([[nll for _, nll in of_seed] for of_seed in of_row.values()])
-                curve(axes, steps_p, nlls_sp, place, row)
+                curve(axes, steps_p, nlls_sp, place, LABELS[row])
         if target is not None:
-            axes.axhline(target, color="black", linestyle=":", linewidth=1, label="target")
+            label = f"the target: Adam after {AT} updates in stage 1"
+            axes.axhline(target, color="black", linestyle=":", linewidth=1, label=label)
         axes.set(xlabel="updates", ylabel="nats a subword, validation")
-        legend(figure, axes, 3)
+        legend(figure, axes, 2)
 
 
 STUDY = Study(

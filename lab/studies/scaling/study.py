@@ -298,7 +298,8 @@ def plot(records: Records, path: Path) -> None:
     with drawn(path, 9, 4) as figure:
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
         left.set_ylabel("nats a token")
-        right.set_title("with more text")
+        left.set_title("four amounts of text")
+        right.set_title("and two larger ones")
         if any(row.scored for row in long.values()):
             right.axhline(most_nats(long), color="black", linestyle=":", linewidth=0.8)
         by_label: dict[str, Any] = {}  # of both panels, each once
@@ -316,14 +317,21 @@ def plot(records: Records, path: Path) -> None:
 def draw_law(axes: Any, points: Points, law: Float[np.ndarray, " five"]) -> None:
     """Draws runs as points and the law as lines, a colour for each number of operations."""
     flops = 6 * points.n * points.d
+    most = 1.1 * points.nll.max()  # far above it is no run, and the law would hide where they are
     doublings = np.round(np.log2(flops / LEAST_FLOPS)).astype(int)  # so a line is of operations within sqrt(2) of it
     for doubling in np.unique(doublings):
         mine = doublings == doubling
         budget = LEAST_FLOPS * 2.0**doubling
         n = np.geomspace(points.n.min(), points.n.max(), 100)
         shade = colormaps["viridis"](doubling / DOUBLINGS)
-        axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=f"{budget:.0e} operations")
-        axes.plot(n, predicted(law, n, budget / (6 * n)), color=shade, linewidth=0.8)
+        axes.plot(points.n[mine], points.nll[mine], "o", color=shade, label=_operations(budget))
+        nll = predicted(law, n, budget / (6 * n))
+        axes.plot(n[nll <= most], nll[nll <= most], color=shade, linewidth=0.8)
+
+
+def _operations(count: float) -> str:
+    digit, exponent = f"{count:.0e}".split("e")
+    return rf"${digit} \cdot 10^{{{int(exponent)}}}$ operations"
 
 
 STUDY = Study(

@@ -41,6 +41,8 @@ COLUMNS = {
     "cost": mean_cost,
 }
 
+LABELS = {"simple": "drawn at random", "length": "longer outputs", "around-right": "“around right”"}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares the splits with what is published."""
@@ -96,7 +98,7 @@ def plot(records: Records, path: Path) -> None:
         axes = figure.subplots()
         for place, (split, row) in enumerate(rows(records).items()):
             draw_seeds(axes, place, row.values("exact_match"), colour(place), SCAN[split])
-        axes.set_xticks(range(len(SPLITS)), SPLITS)
+        axes.set_xticks(range(len(SPLITS)), LABELS.values())
         axes.set(xlim=(-0.5, len(SPLITS) - 0.5), ylim=(-3, 103), ylabel="exact match %; grey: published")
 
 

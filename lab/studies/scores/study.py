@@ -45,6 +45,12 @@ COLUMNS = {
     "cost": mean_cost,
 }
 
+LABELS = {
+    "scaled": r"dot products / $\sqrt{d_k}$ (the paper)",
+    "unscaled": "dot products, not divided",
+    "additive": "additive",
+}
+
 
 def tables(records: Records) -> list[Table]:
     """Compares the kinds of scores by d_k, with the verdicts in the notes; the rates; and footnote 4."""
@@ -200,8 +206,8 @@ def plot(records: Records, path: Path) -> None:
                 axes.plot([width] * len(values), values, "o", color=colour(place), markersize=3)
             if scored:
                 means = [float(np.mean(values)) for values in scored.values()]
-                axes.plot(list(scored), means, color=colour(place), label=kind)
-        axes.set(xlabel="d_k", ylabel="log perplexity of the test set", xscale="log")
+                axes.plot(list(scored), means, color=colour(place), label=LABELS[kind])
+        axes.set(xlabel="$d_k$", ylabel="log perplexity of the test set", xscale="log")
         axes.set_xticks(widths("scaled"), [str(width) for width in widths("scaled")])
         axes.minorticks_off()
         legend(figure, axes, 3)

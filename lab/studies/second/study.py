@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from scipy import stats
 
 from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, is_beyond, measure, met, shown_seeds
 from lab.studies.choice import stage_1
+from lab.studies.plots import legend
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from lab.studies.second.first import why
 from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
@@ -38,6 +40,8 @@ NAMES = ("base", *(name for name in TABLE3 if name != "base"))
 TITLE = "Table 3 scaled down, second design"
 AGREEING = 10  # primary rows that must have the paper's sign and exceed two standard errors
 CORRELATION, LOWER_END = 0.6, 0.3
+STYLE: Any = {"fmt": "o", "color": "C0"}
+OTHERS: Any = {"fmt": "s", "color": "grey"}
 NOT_SHOWN = Verdict("neither", "not shown")
 NOT_STARTED = 4.0  # times base's perplexity, half-way through training
 
@@ -274,20 +278,20 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     differences = differences_of(rows(records))
-    with drawn(path, 5, 4) as figure:
+    with drawn(path, 5, 4.3) as figure:
         axes = figure.subplots()
         places: dict[str, tuple[float, float]] = {}
         for name, seeds in differences.items():
             paper = paper_difference(name)
             half = half_interval(seeds) or 0.0
-            is_primary = name in PRIMARY
-            marker = "o" if is_primary else "s"
-            ink = "C0" if is_primary else "grey"
-            axes.errorbar(paper, seeds.mean(), yerr=half, fmt=marker, color=ink)
+            axes.errorbar(paper, seeds.mean(), yerr=half, **(STYLE if name in PRIMARY else OTHERS))
             places[name] = (paper, float(seeds.mean()))
+        axes.errorbar([], [], yerr=[], label="rows whose difference in the paper is large", **STYLE)
+        axes.errorbar([], [], yerr=[], label="other rows", **OTHERS)
         axes.axhline(0, color="grey", linewidth=0.5)
         axes.axvline(0, color="grey", linewidth=0.5)
         axes.set(xlabel="log perplexity − base: paper", ylabel="log perplexity − base: ours")
+        legend(figure, axes, 2)
         figure.draw_without_rendering()  # so that the axes have their place
         name_points(axes, places)
 
