@@ -65,7 +65,8 @@ def test_a_figure_names_rows_in_words(name: str) -> None:
     }
     if name == "second":  # its rows are called as in the paper's table
         keys -= set(TABLE3)
-    assert texts and texts & keys <= KEYS_THAT_ARE_WORDS
+    found = {text for text in texts & keys if re.search("[a-zA-Z]", text)}
+    assert texts and found <= KEYS_THAT_ARE_WORDS
     assert not [text for text in texts if "_" in text and "$" not in text]
 
 
