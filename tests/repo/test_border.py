@@ -113,21 +113,11 @@ def test_whole_numbers() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("what", "flag", "why"),
-    [
-        ("all", "html", "this is a folder; name a file"),
-        ("figures", "output", "is a file; name a folder"),
-        ("all", "html", "the path is empty"),
-    ],
-)
-def test_outputs_of_the_paper_are_checked_before_its_runs_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, flag: str, why: str
+def test_the_folder_of_the_figures_is_checked_before_the_runs_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "find_records", lambda folder: pytest.fail("too late"))
-    (tmp_path / "a.svg").mkdir()
     (tmp_path / "file").touch()
-    given = {"this is a folder; name a file": tmp_path / "a.svg", "the path is empty": ""}.get(why, tmp_path / "file")
-    flags = {"output": "figures", "html": None, "runs": str(tmp_path), flag: str(given)}
-    with pytest.raises(UserError, match=rf"^--{flag}=.*{why}"):
-        command.show(what, SimpleNamespace(**flags))
+    flags = {"output": str(tmp_path / "file"), "runs": str(tmp_path)}
+    with pytest.raises(UserError, match=r"^--output=.*is a file; name a folder"):
+        command.show("figures", SimpleNamespace(**flags))
