@@ -70,6 +70,11 @@ def test_a_figure_names_rows_in_words(name: str) -> None:
     assert not [text for text in texts if "_" in text and "$" not in text]
 
 
+FILES = [  # of runs' folders; of a public log a line is a run's own file
+    path for path in sorted((ROOT / results.FOLDER).glob("*/records.jsonl")) if path.parent.name != "public_logs"
+]
+
+
 def test_a_study_that_has_not_run_has_no_figure(tmp_path: Path) -> None:
     assert results.draw(Records([], [], [], []), tmp_path / "figures") == []
 
@@ -83,7 +88,7 @@ def test_the_words_of_the_tables_have_no_typed_number() -> None:
 
 
 def test_every_committed_record_holds_what_a_run_folder_is_checked_for() -> None:
-    assert sum(map(check_records, (ROOT / results.FOLDER).glob("*/records.jsonl"))) > 800
+    assert sum(map(check_records, FILES)) > 800
 
 
 def test_every_committed_record_is_in_the_file_that_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +98,7 @@ def test_every_committed_record_is_in_the_file_that_its_name_says(monkeypatch: p
     assert found.notes == []
 
 
-FILES = sorted((ROOT / results.FOLDER).glob("*/records.jsonl"))
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if path.parent.name != "public_logs"],  # there a line is a run's own file
-    ids=lambda path: path.parent.name,
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_a_committed_file_of_records_is_as_it_would_be_written(tmp_path: Path, path: Path) -> None:
     check_that_it_is_as_written(path, tmp_path / path.name)
 

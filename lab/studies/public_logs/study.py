@@ -156,7 +156,9 @@ def cards(records: Records) -> list[Card]:
         claim = Claim(f"{TITLES[log]}: all losses in the published range", [runs[log]], published=published)
         card = measure(f"{TITLE}: losses of every epoch", claim._replace(ours=_inside(log, of_log)), 0)
         if of_log:
-            card = card._replace(seeds=str(len(of_log)), verdict=verdict(log, of_log).word)
+            card = card._replace(
+                seeds=str(len(of_log)), verdict=verdict(log, of_log).word, command=dict(commands())[log]
+            )
         made.append(card)
     return made
 
