@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
@@ -224,7 +223,8 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
         # Only now is the result of the one before read, so that the device never waits for the host.
         if report_update:
             report_update()
-        positions = sum(np.size(tokens.ids_bt) for tokens in job.objective.tokens(batch))
+        inputs = jax.eval_shape(job.objective.tokens, batch)  # their shapes: nothing is computed, or compiled
+        positions = sum(tokens.ids_bt.size for tokens in inputs)
         flops = batch_flops(cfg.task, job.objective, batch)
         report_update = partial(reporter.update, step, sums, positions, flops, diagnosis)
 

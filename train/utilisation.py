@@ -45,6 +45,6 @@ def batch_flops(task: str, objective: Objective, batch: Batch) -> int:
     """
     if task not in TRANSLATION:
         return 0
-    source, target = objective.tokens(batch)
+    source, target = jax.eval_shape(objective.tokens, batch)
     rows, source_length = source.ids_bt.shape
     return update_flops(objective.model.config, rows, source_length, target.ids_bt.shape[1])

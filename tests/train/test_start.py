@@ -29,6 +29,7 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
         assert loop.train(cfg, tmp_path / "run", config_line="config: some.py") == 0
     compiled = [one for one in caplog.messages if one.startswith("Finished XLA compilation of jit(train_step)")]
     assert len(compiled) == 1
+    assert "XLA compilation of jit(not_equal)" not in caplog.text, "counting positions computes nothing"
     lines = capsys.readouterr().err.splitlines()
     start = lines.index("config: some.py")
     size = count_parameters(load_params(tmp_path / "run", 3))
