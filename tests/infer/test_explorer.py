@@ -1,11 +1,12 @@
 """The explorer computes what Python computes: subwords, every activation, translations, and the model changed."""
 
 import dataclasses
+import json
 import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from vaswani.data.grammar.sentences import pair
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS
+from vaswani.infer.explorer import __main__ as command
 from vaswani.infer.explorer import export
 from vaswani.infer.inside.lens import logit_lens
 from vaswani.infer.inside.trace import Trace, record, trace
@@ -408,6 +410,38 @@ def test_too_large_a_model_and_other_subwords_are_one_line(monkeypatch: pytest.M
     monkeypatch.setattr(export, "LARGEST", 100)
     with pytest.raises(UserError, match="parameters; the explorer is for up to 100;"):
         export.as_json(model)
+
+
+def other_task(workdir: Path) -> None:
+    config = json.loads((workdir / "config.json").read_text(encoding="utf-8"))
+    (workdir / "config.json").write_text(json.dumps(config | {"task": "masked_lm"}), encoding="utf-8")
+
+
+def without_tokenizer(workdir: Path) -> None:
+    (workdir / "tokenizer.model").unlink()
+
+
+def cut_short(workdir: Path) -> None:
+    for file in (workdir / "checkpoints" / "4" / "state").rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("harm", "wrong"),
+    [
+        (other_task, "this run's task is masked_lm; this command is for translation"),
+        (without_tokenizer, r"tokenizer\.model: cannot be read \(No such file"),
+        (cut_short, "checkpoints/4: this checkpoint is damaged"),
+    ],
+)
+def test_a_run_that_has_no_page_is_one_line(harm: Callable[[Path], None], wrong: str, tmp_path: Path) -> None:
+    workdir = tiny.write_run(tmp_path / "run")
+    harm(workdir)
+    given = {"workdir": str(workdir), "checkpoint": "4", "output": str(tmp_path / "a.html"), "checkpoints": 0}
+    with pytest.raises(UserError, match=wrong) as raised:
+        command.main(SimpleNamespace(**given, source=""))
+    assert "\n" not in str(raised.value) and not (tmp_path / "a.html").exists()
 
 
 def test_the_command_writes_one_file(tmp_path: Path) -> None:
