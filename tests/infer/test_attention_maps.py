@@ -13,11 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests import tiny
 from tests.slow import slow_but
-from tests.written import commands
 from vaswani.data.symbols import Symbols
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS
@@ -25,7 +23,7 @@ from vaswani.infer import attention_maps as command
 from vaswani.infer.attention import files
 from vaswani.infer.attention.choices import choices_of_kinds, translation_choices
 from vaswani.infer.attention.drawing import draw_png, write_html
-from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.attention.kinds import KINDS
 from vaswani.infer.attention.maps import AttentionMap, attention_maps, run_maps, select, titled
 from vaswani.infer.attention.page import Choice, _choice_as_json, labels, page
 from vaswani.infer.runs import Run, open_run
@@ -36,7 +34,6 @@ from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.translation import translation_model
 from vaswani.tokens import Tokens
 
-ROOT = Path(__file__).parents[2]
 NASTY = "</script><script>alert(1)</script> & <!-- $x$ __DATA__ __TITLE__ \u2028 \\ 'q' \"z\" 🐕"
 
 
@@ -191,22 +188,6 @@ def test_png_is_drawn_for_any_text(layer: int | None, head: int | None, tmp_path
     attention = AttentionMap(tokens, tokens, np.full((2, 2, 4, 4), 0.25, np.float32))
     draw_png(attention, f"{NASTY} $\\broken$", layer, head, tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_readmes_picture_says_what_its_command_would_draw_today(tmp_path: Path):
-    """Only its colours are not compared: they need the run."""
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    (words,) = (one.words for one in commands(page) if "--output=docs/attention.png" in one.words)
-    flags = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
-    with Image.open(ROOT / flags["output"]) as picture:
-        size, written = picture.size, picture.text
-    assert written["Title"].startswith(f"{TITLES[flags['kind']]}: {flags['source']} → ")
-    subwords = json.loads(written["Source"])
-    weights_nhts = np.zeros((2, 4, len(subwords["queries"]), len(subwords["keys"])))
-    attention = AttentionMap(**subwords, weights_nhts=weights_nhts)
-    draw_png(attention, written["Title"], int(flags["layer"]), int(flags["head"]), tmp_path / "now.png")
-    with Image.open(tmp_path / "now.png") as now:
-        assert (now.size, now.text | {"Software": ""}) == (size, written | {"Software": ""})
 
 
 def embedded(text: str) -> dict:

@@ -8,8 +8,11 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from docs import picture
 from tests import tiny
+from tests.conftest import ROOT
 from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - a fixture
 from tests.infer.test_demo import NASTY
 from tests.infer.test_explorer import small
@@ -139,6 +142,14 @@ def test_a_browser_that_lacks_something_says_so_in_one_line(browser: Browser, fi
     assert browser.value(f"{visible}.map(one => one.tagName)") == ["H1", "P"]
     assert browser.value("document.getElementById('needs').textContent").endswith("a browser of 2024 or later.")
     browser.ask("Page.removeScriptToEvaluateOnNewDocument", identifier=old)
+
+
+def test_the_readmes_picture_is_of_the_page_as_it_is_now(tmp_path: Path) -> None:
+    """Its texts are compared, not its pixels: another machine has other fonts."""
+    picture.draw(tmp_path / "now.png")
+    with Image.open(tmp_path / "now.png") as now, Image.open(ROOT / "docs" / "explorer.png") as kept:
+        assert "Der müde Arzt stellt" in now.text["Source"]
+        assert (now.size, now.text["Source"]) == (kept.size, kept.text["Source"]), "python -m docs.picture"
 
 
 def test_nothing_moves_while_a_sentence_is_translated_or_typed(browser: Browser, file: Path) -> None:  # noqa: F811

@@ -52,13 +52,13 @@ def test_every_page_and_notebook_is_built(site: Path) -> None:
     for notebook in ROOT.glob("notebooks/*.ipynb"):
         html = (site / "notebooks" / notebook.stem / "index.html").read_text(encoding="utf-8")
         assert "data:image/png;base64" in html, "its pictures"
-    assert "docs/attention.png" in (site / "index.html").read_text(encoding="utf-8")
+    assert "docs/explorer.png" in (site / "index.html").read_text(encoding="utf-8")
     notebook = site / "notebooks" / "3_attention_maps"
     assert 'src="explorer.html"' in (notebook / "index.html").read_text(encoding="utf-8")
     assert (notebook / "explorer.html").read_bytes() == (site / "explorer.html").read_bytes()
     assert 'href="explorer.html"' in (site / "index.html").read_text(encoding="utf-8")
     assert (site / "explorer.html").read_text(encoding="utf-8") == explorer(), "as the command writes it now"
-    assert (site / "docs" / "attention.png").exists() and (site / "model" / "stack.py").exists()
+    assert (site / "docs" / "explorer.png").exists() and (site / "model" / "stack.py").exists()
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_the_styles_scripts_and_pictures_that_a_page_loads_are_in_the_site(site:
             file = site / path[1:] if path[0] == "/" else page.parent / path
             assert file.is_file(), f"{page.relative_to(site)}: {path}"
             kinds.add(file.name.split(".")[0] + file.suffix)
-    assert {"main.css", "bundle.js", "palette.css", "site.css", "attention.png", "favicon.png"} <= kinds
+    assert {"main.css", "bundle.js", "palette.css", "site.css", "explorer.png", "favicon.png"} <= kinds
 
 
 @pytest.mark.slow
