@@ -1,4 +1,7 @@
-"""The explorer computes what Python computes: subwords, every activation, translations, and the model changed."""
+"""The explorer computes what Python computes: subwords, every activation, translations, and the model changed.
+
+python -m pytest tests/infer/test_explorer.py -m "slow or long or not long" -rP     # also prints how close it comes
+"""
 
 import dataclasses
 import json
@@ -107,6 +110,7 @@ def check_tokenizer(page: str, tokenizer: Tokenizer, lines: Sequence[str]) -> No
     rows += [[random_.randrange(4, 260) for _ in range(8)] for _ in lines]  # bytes
     texts = in_node(page, "return input.map(model.tokenizer.decode)", rows)
     assert texts == [tokenizer.decode(row) for row in rows]
+    print(f"{len(lines):,} lines have the same subwords, {len(rows):,} rows of subwords the same text")
 
 
 @needs_node
@@ -140,6 +144,9 @@ def activations(page: str, ids: Sequence[int], inputs: Sequence[int], options: d
 
 def check_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     assert expected.keys() <= found.keys()
+    differences = {name: float(np.abs(found[name] - array).max()) for name, array in expected.items()}
+    furthest = max(differences, key=differences.__getitem__)
+    print(f"{len(expected)} activations; furthest apart: {differences[furthest]:.1e} in {furthest}")
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-4, err_msg=name)
 
@@ -185,6 +192,7 @@ def check_searches(page: str, run: Run, lines: Sequence[str], share: float) -> N
         if [text for text, _ in ours] == texts:
             equal += 1
             np.testing.assert_allclose([s for _, s in ours], [h.score for h in theirs.hypotheses], atol=1e-4)
+    print(f"{equal:,} of {len(lines):,} sentences have the same list of four translations")
     assert equal >= share * len(lines), f"{equal} of {len(lines)}"
 
 
