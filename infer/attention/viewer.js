@@ -6,7 +6,7 @@ const make = (tag, text, parent, name) => {
   parent.append(element);
   return element;
 };
-const percent = w => (w / 10).toFixed(1) + " %";
+const percent = w => w > 0 && w < 0.5 ? "< 0.1 %" : (w / 10).toFixed(1) + " %";
 
 // What a page opens on: the mean over the heads of the last layer, by which infer.align aligns, too.
 const opening = () => ({ kind: "cross", layer: Infinity, head: "mean" });

@@ -275,11 +275,18 @@ def test_the_demo_opens_with_sentences_and_marks_words_that_training_has_not_rea
     assert browser.value("[...document.querySelectorAll('mark')].map(one => one.textContent)") == ["cat"]
     assert browser.value("document.querySelector('.source').textContent") == "The cat."
     assert browser.value("document.querySelectorAll('.warning').length") == 1
+    browser.value("by('text').value = 'The dog. A cat.'; translate()")
+    assert browser.value("[...document.querySelectorAll('#sentences mark')].map(one => one.textContent)") == [
+        "A",
+        "cat",
+    ]
+    browser.value("by('text').value = 'The cat.'; translate()")
     unknown = "Words that training has not read are not marked: no corpus is named."
     assert browser.value("document.querySelectorAll('section')[1].textContent").count(unknown) == 1
     tops = browser.value("['.matrix', 'ol'].map(one => document.querySelector(one).getBoundingClientRect().top)")
     assert tops[0] < tops[1], "the heat map is above the other translations"
-    assert asked == ["The dog.", "The cat."]
+    assert asked == ["The dog.", "The cat.", "The dog.", "A cat.", "The cat."]
+    assert browser.value("[0, 0.3, 0.5, 999].map(percent)") == ["0.0 %", "< 0.1 %", "0.1 %", "99.9 %"]
     server.shutdown()
     server.server_close()
 
