@@ -101,6 +101,52 @@ plt.show()
 assert np.allclose(weights_bhts.sum(-1), 1)
 
 # %% [markdown]
+# ## What a second head buys
+#
+# Attention reaches every position in one step, "albeit at the cost of reduced effective resolution due to averaging
+# attention-weighted positions, an effect we counteract with Multi-Head Attention" (section 2). Here the third token
+# needs both words before it. Each word is a vector of four random numbers, followed by its position. Heads have eight
+# numbers in all: one head of eight, or two of four. How much of each word's variance can be read from them, by the best
+# linear map?
+
+
+# %%
+def read_back(rows_hs, width=8, size=4):
+    """Returns the shares of two words that can be read from the heads of the third, with weights `rows_hs`."""
+    random = np.random.default_rng(1)
+    words_bsw = random.normal(size=(1000, 3, size))
+    tokens_bsd = np.concatenate([words_bsw, np.broadcast_to(np.eye(3), (1000, 3, 3))], axis=-1)
+    heads = len(rows_hs)
+    wq = np.zeros((size + 3, heads, 3))
+    wq[-1] = np.log(np.maximum(rows_hs, 1e-30)) * np.sqrt(3)  # the third position asks for exactly these weights,
+    wk = np.zeros((size + 3, heads, 3))
+    wk[size:] = np.eye(3)[:, None]  # of keys that are positions
+    wv = np.zeros((size + 3, heads, width // heads))
+    wv[:size] = random.normal(size=(size, heads, width // heads))  # any values
+    wo = np.zeros((heads, width // heads, size + 3))
+    _, (*_, heads_bhte, _) = multi_head(tokens_bsd, {"wq": wq, "wk": wk, "wv": wv, "wo": wo}, np.ones((3, 3), bool))
+    seen_be = heads_bhte[:, :, 2].reshape(1000, width)
+    both_bw = words_bsw[:, :2].reshape(1000, -1)
+    map_ew = np.linalg.lstsq(seen_be, both_bw)[0]
+    missed_w = (both_bw - seen_be @ map_ew).var(0) / both_bw.var(0)
+    return 1 - missed_w.reshape(2, size).mean(-1)
+
+
+layouts = {
+    "one head, half and half": [[0.5, 0.5, 0]],
+    "one head, more of the first": [[0.8, 0.2, 0]],
+    "one head, the first alone": [[1, 0, 0]],
+    "two heads, a word each": [[1, 0, 0], [0, 1, 0]],
+}
+for name, rows_hs in layouts.items():
+    first, second = read_back(np.array(rows_hs))
+    print(f"{name:<28} first word {first:.2f}, second word {second:.2f}")
+    assert abs(first + second - len(rows_hs)) < 0.02
+
+# %% [markdown]
+# One head sends one mean. What it gains for one word it loses for the other, whatever the weights, and its eight
+# numbers do not help: they are eight linear functions of a mean of four. Two heads of half the width lose nothing.
+#
 # ## Backward
 #
 # Let a bar over a name mean the derivative of some loss with respect to it: $\bar y$ is given, and we want $\bar x$ and
@@ -217,3 +263,47 @@ if importlib.util.find_spec("torch"):
         assert difference(torch_says, by_hand) < 1e-10
 else:
     print("PyTorch is not installed: pip install -e '.[bench]' brings it")
+
+# %% [markdown]
+# ## Two relatives
+#
+# **Message passing.** A mask is the adjacency matrix of a graph: a query receives from the nodes that its row allows,
+# and the softmax weighs the edges. With equal scores it takes the mean over its neighbours, the simplest graph network,
+# and n layers carry a message n edges far. Without a mask the graph is complete, so one layer is enough.
+
+# %%
+nodes = 6
+ring_ts = (np.abs(np.arange(nodes)[:, None] - np.arange(nodes)) <= 1).astype(float)
+ring_ts[0, -1] = ring_ts[-1, 0] = 1
+features_bhsk = np.eye(nodes)[None, None]  # each node is told by a number of its own
+nothing_bhtk = np.zeros_like(features_bhsk)
+state_bhse = features_bhsk
+for layer in range(1, 4):
+    state_bhse, _ = attention(nothing_bhtk, features_bhsk, state_bhse, ring_ts.astype(bool))
+    reached_t = (state_bhse[0, 0] > 0).sum(1)
+    print(f"layer {layer}: a node of the ring has heard from {reached_t[0]} of {nodes}")
+    assert np.allclose(state_bhse[0, 0], np.linalg.matrix_power(ring_ts / ring_ts.sum(1), layer))
+assert (reached_t == nodes).all()
+
+# %% [markdown]
+# **Decomposable attention** (Parikh et al. 2016), a reference of the paper, compared two sentences without recurrence
+# or order: the words $a_t$ of one sentence attend to the words $b_s$ of the other, with scores $F(a_t) \cdot F(b_s)$ of
+# a small network $F$. It is equation (1) with $Q = F(a)$, $K = F(b)$ and $V = b$, one head, not divided by
+# $\sqrt{d_k}$. Shuffling b changes nothing; hence the Transformer's positions.
+
+# %%
+random = np.random.default_rng(2)
+f_dk = random.normal(size=(d, k)) / np.sqrt(d)
+a_td, b_sd = random.normal(size=(4, d)), random.normal(size=(5, d))
+
+
+def aligned(a_td, b_sd):
+    q_tk, k_sk = np.maximum(0, a_td @ f_dk), np.maximum(0, b_sd @ f_dk)
+    undivided_tk = q_tk * np.sqrt(k)
+    y_bhtd, _ = attention(undivided_tk[None, None], k_sk[None, None], b_sd[None, None], np.ones((4, 5), bool))
+    return y_bhtd[0, 0]
+
+
+shuffled_sd = b_sd[random.permutation(5)]
+print(f"largest change by shuffling b: {np.abs(aligned(a_td, b_sd) - aligned(a_td, shuffled_sd)).max():.1e}")
+assert np.allclose(aligned(a_td, b_sd), aligned(a_td, shuffled_sd), atol=1e-12)
