@@ -13,9 +13,11 @@
 #
 # Ten errors that readers make when they write the paper's model for themselves. None of them raises an exception: the
 # shapes fit, and in most of them the loss falls. Each is run here, so that its symptom can be recognised, with the
-# right version beside it.
+# right version beside it. Two traps of PyTorch's own module follow, 11 and 12.
 
 # %%
+import importlib.util
+
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -325,9 +327,70 @@ print(bleu.get_signature())
 assert wrong.score > right.score + 10
 
 # %% [markdown]
+# ## 11. PyTorch: no `batch_first`
+#
+# `torch.nn.MultiheadAttention` expects [t, b, d] unless it is told `batch_first=True`. Given [b, t, d] it takes
+# sentences for positions: each word attends to the words at the same place in the *other sentences*. Nothing is said,
+# unless a mask of the wrong size is given too, and in a batch as large as a sentence is long even that fits. The
+# symptom: a sentence's output changes with its neighbours in the batch, and not with its own words.
+
+# %%
+if has_torch := importlib.util.find_spec("torch") is not None:
+    import torch
+
+    torch.manual_seed(0)
+    batch_btd = torch.tensor(rng.normal(size=(3, t, d)))
+    changed_btd = batch_btd.clone()
+    changed_btd[0, -1] = torch.tensor(rng.normal(size=d))  # the last word of the first sentence
+    for name, batch_first in (("wrong", False), ("right", True)):
+        module = torch.nn.MultiheadAttention(d, h, batch_first=batch_first, dtype=torch.float64).eval()
+        with torch.no_grad():
+            before_btd, after_btd = (module(x, x, x)[0] for x in (batch_btd, changed_btd))
+        moved_bt = (before_btd - after_btd).abs().amax(-1).numpy() > 1e-9
+        own, others = moved_bt[0, :-1].sum(), moved_bt[1:].sum()
+        print(f"{name}: the word moves {own} of {t - 1} before it, and {others} words of the other sentences")
+        assert (own, others) == ((0, 2) if name == "wrong" else (t - 1, 0))
+else:
+    print("PyTorch is not installed: pip install -e '.[bench]' brings it")
+
+# %% [markdown]
+# ## 12. PyTorch: `True` hides
+#
+# In a boolean `attn_mask` or `key_padding_mask` of that module, `True` means *hidden*. It means *may attend* here, in
+# Flax, and in PyTorch's own `scaled_dot_product_attention`; so does the 1 of a tokenizer's `attention_mask`, where 0 is
+# padding. Both masks have the same shape and type. Inverted, a causal mask shows each position the future alone, and
+# leaves the last with no key, which is 4.
+
+# %%
+if has_torch:
+    module = torch.nn.MultiheadAttention(d, h, batch_first=True, dtype=torch.float64).eval()
+
+    def masked(hidden_ts):
+        def run(x_td):
+            x_btd = torch.tensor(x_td)[None]
+            with torch.no_grad():
+                return module(x_btd, x_btd, x_btd, attn_mask=torch.tensor(hidden_ts))[0][0].numpy()
+
+        return run
+
+    for name, hidden_ts in (("wrong", causal_ts), ("right", ~causal_ts)):
+        moved = moved_by_the_last_token(masked(hidden_ts))
+        print(f"{name}: moved by the last token {moved.round(3)}")
+        assert (moved[:-1].max() > 0.01) == np.isnan(moved[-1]) == (name == "wrong")
+
+    q_htk, k_hsk, v_hse = (torch.tensor(split(x_td @ w_dd).copy()) for w_dd in (wq_dd, wk_dd, wv_dd))
+    heads_hte = torch.nn.functional.scaled_dot_product_attention(q_htk, k_hsk, v_hse, attn_mask=torch.tensor(causal_ts))
+    difference = np.abs(heads_hte.numpy().swapaxes(0, 1).reshape(t, d) - attend(x_td)).max()
+    print(f"scaled_dot_product_attention, with True for what may be seen: differs from ours by {difference:.0e}")
+    assert difference < 1e-12
+else:
+    print("PyTorch is not installed: pip install -e '.[bench]' brings it")
+
+# %% [markdown]
 # ## What finds them
 #
-# Five tests find most of them: change the last token, and no earlier output may move (1, 6, 7); train on noise, and the
-# loss may not fall below its entropy (6, 9); silence a head, and look where it is missing (2); apply dropout to ones,
-# and count the zeros (5); and a row that is empty must stay finite (4). `tests/model/test_invariants.py` has tests of
-# this kind for the model in this repository.
+# Five tests find most of them: change the last token, and no earlier output may move (1, 6, 7, 12); train on noise, and
+# the loss may not fall below its entropy (6, 9); silence a head, and look where it is missing (2); apply dropout to
+# ones, and count the zeros (5); and a row that is empty must stay finite (4, 12). One more is for batches: another
+# sentence beside it must not change a sentence's output (11). `tests/model/test_invariants.py` has tests of this kind
+# for the model in this repository.
