@@ -148,9 +148,12 @@ def _t5(folder: Path, settings: dict[str, Any]) -> Any:
     tokenizer.save_pretrained(folder)
     (folder / "spiece.model").unlink()
     sizes = {"vocab_size": len(tokenizer) + 3, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
-    return transformers.T5ForConditionalGeneration(
+    model = transformers.T5ForConditionalGeneration(
         transformers.T5Config(**sizes | {"decoder_start_token_id": 0} | settings)
     )
+    if not model.config.scale_decoder_outputs:  # as published, v1.1 has a softmax of its own, which is tied by default
+        model.lm_head.weight = torch.nn.Parameter(model.shared.weight.detach().clone())
+    return model
 
 
 def _vit(folder: Path, settings: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""T5 v1.0 of transformers as our encoder-decoder (Raffel et al. 2020)."""
+"""T5, v1.0 and v1.1, of transformers as our encoder-decoder (Raffel et al. 2020)."""
 
 from pathlib import Path
 from typing import Any
@@ -6,17 +6,15 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import Unigram
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError
 from vaswani.infer.convert import table
 from vaswani.infer.convert.folders import Imported, nested
-from vaswani.infer.convert.settings import ID, SIZE, configure, obey, require
+from vaswani.infer.convert.settings import BOOL, ID, SIZE, activation_of, configure, obey, require
 from vaswani.infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 
 _FIXED: dict[str, Any] = {
-    "tie_word_embeddings": True,
-    "scale_decoder_outputs": True,
     "relative_attention_num_buckets": 32,
     "relative_attention_max_distance": 128,
 }
@@ -35,12 +33,31 @@ _DEPARTURES = {
     "feed_forward_biases": False,
     "scale_attention": False,
     "scale_embeddings": False,
-    "scale_logits": True,
     "output_bias": True,  # for rows that are copies of another
 }
-_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-_TABLE = """
+_ACTIVATIONS = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
+_RULES = {
+    "feed_forward_proj": activation_of(_ACTIVATIONS),
+    "vocab_size": SIZE,
+    "scale_decoder_outputs": BOOL,
+    **dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), ID),
+}
+_TIED = """
 shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight     embed    v d
+"""
+_UNTIED = """
+shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight  source_embed  u d
+lm_head.weight                                                         softmax       v d
+"""
+_RELU = """
+encoder.block.{n}.layer.1.DenseReluDense.wi.weight      encoder/layer_{n}/feed_forward/w1         f d
+decoder.block.{n}.layer.2.DenseReluDense.wi.weight      decoder/layer_{n}/feed_forward/w1         f d
+"""
+_GATED = """
+encoder.block.{n}.layer.1.DenseReluDense.wi_{0,1}.weight  encoder/layer_{n}/feed_forward/{w1,v}   f d
+decoder.block.{n}.layer.2.DenseReluDense.wi_{0,1}.weight  decoder/layer_{n}/feed_forward/{w1,v}   f d
+"""
+_TABLE = """
 {side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight   {side}/relative_bias        r h
 {side}.block.{n}.layer.0.layer_norm.weight              {side}/layer_{n}/norm_1/scale             d
 {side}.block.{n}.layer.0.SelfAttention.{q,k}.weight     {side}/layer_{n}/self_attention/w{q,k}    hk d
@@ -52,9 +69,7 @@ decoder.block.{n}.layer.1.EncDecAttention.v.weight      decoder/layer_{n}/cross_
 decoder.block.{n}.layer.1.EncDecAttention.o.weight      decoder/layer_{n}/cross_attention/wo      d he
 encoder.block.{n}.layer.1.layer_norm.weight             encoder/layer_{n}/norm_2/scale            d
 decoder.block.{n}.layer.2.layer_norm.weight             decoder/layer_{n}/norm_3/scale            d
-encoder.block.{n}.layer.1.DenseReluDense.wi.weight      encoder/layer_{n}/feed_forward/w1         f d
 encoder.block.{n}.layer.1.DenseReluDense.wo.weight      encoder/layer_{n}/feed_forward/w2         d f
-decoder.block.{n}.layer.2.DenseReluDense.wi.weight      decoder/layer_{n}/feed_forward/w1         f d
 decoder.block.{n}.layer.2.DenseReluDense.wo.weight      decoder/layer_{n}/feed_forward/w2         d f
 {side}.final_layer_norm.weight                          {side}/final_norm/scale                   d
 """
@@ -71,19 +86,21 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
     """
     path = folder / "config.json"
-    if sizes.setdefault("feed_forward_proj", "relu") != "relu":
-        raise UserError(
-            f"{path}: feed_forward_proj={shown(sizes['feed_forward_proj'])} is not supported (a gated layer, as in T5 "
-            "v1.1); it must be 'relu', as in T5 v1.0"
-        )
     sizes.setdefault("pad_token_id", 0)
     sizes.setdefault("eos_token_id", 1)
     sizes.setdefault("decoder_start_token_id", sizes["pad_token_id"])
+    sizes.setdefault("feed_forward_proj", "relu")
+    # The scale of v1.0 is that of ties; today's transformers say so by a key of its own.
+    sizes.setdefault("tie_word_embeddings", True)
+    sizes.setdefault("scale_decoder_outputs", sizes["tie_word_embeddings"])
+    obey(path, sizes, _RULES)
     cfg = configure(path, sizes, _KEYS, _DEPARTURES)
+    require(path, sizes, _FIXED | {"num_decoder_layers": sizes["num_layers"]})
     cfg.decode.length_penalty = "power"
     cfg.decode.alpha = 1.0
-    obey(path, sizes, {"vocab_size": SIZE, **dict.fromkeys(_IDS, ID)})
-    require(path, sizes, _FIXED | {"num_decoder_layers": sizes["num_layers"]})
+    cfg.model.activation = _ACTIVATIONS[sizes["feed_forward_proj"]]
+    cfg.model.scale_logits = sizes["scale_decoder_outputs"]
+    cfg.model.tie_embeddings = cfg.model.scale_logits or "lm_head.weight" not in weights
     inner = read_tokenizer(folder, "T5Tokenizer", "spiece.model")
     unknown = inner.token_to_id("<unk>")
     if unknown is None:
@@ -108,6 +125,10 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights.check_layers(config.N)
-    params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
+    text = _TIED if config.tie_embeddings else _UNTIED
+    text += _RELU if config.activation == "relu" else _GATED
+    params = table.read(weights, table.rows(text + _TABLE, config.N), table.sizes_of(config))
     weights.check_all_read(_IGNORED)
+    if not config.tie_embeddings:
+        params["target_embed"] = params["source_embed"]
     return nested(params)

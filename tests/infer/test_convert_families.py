@@ -143,6 +143,25 @@ def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
         through_safetensors(run, tmp_path / "exported")
 
 
+@pytest.mark.parametrize("gate", ["gated-gelu", "gated-silu"])
+def test_t5_v1_1_is_read_with_its_gates_and_its_own_softmax(gate, tmp_path):
+    settings = {"feed_forward_proj": gate, "tie_word_embeddings": False, "d_model": 18, "num_heads": 3, "d_ff": 22}
+    model = foreign.make("t5", tmp_path / "t5", **settings)
+    assert not torch.equal(model.lm_head.weight, model.shared.weight)
+    imported = huggingface.read(tmp_path / "t5")
+    make_run(tmp_path / "run", imported)
+    run = open_run(tmp_path / "run")
+    rows = [[5, 7, 4, 9, 2], [1, 8, 6, 6, 5]]  # ours: theirs are one less, but for those of </s> and <pad>
+    with torch.no_grad():
+        expected = model(torch.tensor([[4, 6, 3, 8, 1]]), decoder_input_ids=torch.tensor([[0, 7, 5, 5, 4]])).logits[0]
+    tokens = [Tokens.of(jnp.asarray([row], jnp.int32)) for row in rows]
+    actual = np.asarray(jax.jit(Transformer(run.model_config).apply)({"params": run.params}, *tokens))[0]
+    assert np.abs(actual[:, 4:] - expected[:, 3:].numpy()).max() <= 1e-5
+    foreign.change_json(tmp_path / "t5" / "config.json", scale_decoder_outputs=True)
+    with pytest.raises(UserError, match=r"differ; its settings tie them$"):
+        huggingface.read(tmp_path / "t5")
+
+
 def test_vit_is_read_for_grey_images(tmp_path, capsys):
     folder = tmp_path / "vit"
     model = foreign.make("vit", folder)
@@ -211,8 +230,8 @@ def test_what_our_models_have_not_is_one_line(tmp_path):
     foreign.change_json(folder / "config.json", is_decoder=True)
     with pytest.raises(UserError, match=r"is_decoder=True is not supported; it must be False$"):
         huggingface.read(folder)
-    foreign.change_json(folder / "config.json", model_type="t5", feed_forward_proj="gated-gelu")
-    with pytest.raises(UserError, match=r"feed_forward_proj='gated-gelu' is not supported \(a gated layer"):
+    foreign.change_json(folder / "config.json", model_type="t5", feed_forward_proj="gated-relu")
+    with pytest.raises(UserError, match=r"feed_forward_proj is 'gated-relu'; it must be one of relu, gated-gelu"):
         huggingface.read(folder)
     foreign.change_json(folder / "config.json", model_type="vit", num_channels=3, image_size=[8, 8, 8])
     with pytest.raises(UserError, match=r"image_size is \[8, 8, 8\]; it must be one number, or height and width$"):
