@@ -120,6 +120,30 @@ def _nllb(folder: Path, settings: dict[str, Any]) -> Any:
     return _of_m2m100(len(tokenizer) + 3, settings)
 
 
+def _mbart(folder: Path, settings: dict[str, Any]) -> Any:
+    _learn(folder, "sentencepiece.bpe", tiny.LINES, vocab_size=60)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    pieces = [(model.id_to_piece(number), model.get_score(number)) for number in range(model.get_piece_size())]
+    tokenizer = transformers.MBart50Tokenizer(pieces, src_lang="en_XX", tgt_lang="de_DE")
+    tokenizer.save_pretrained(folder)
+    (folder / "sentencepiece.bpe.model").unlink()
+    sizes = {"vocab_size": len(tokenizer) + 3, "scale_embedding": True, "decoder_start_token_id": 2}
+    return transformers.MBartForConditionalGeneration(transformers.MBartConfig(**BART | sizes | settings))
+
+
+def _bart(folder: Path, settings: dict[str, Any]) -> Any:
+    from tokenizers import ByteLevelBPETokenizer
+
+    inner = ByteLevelBPETokenizer()
+    inner.train_from_iterator(tiny.LINES, vocab_size=290, special_tokens=FAIRSEQ_SPECIALS, show_progress=False)
+    learned = json.loads(inner.to_str())["model"]
+    merges = [tuple(merge) for merge in learned["merges"]]
+    tokenizer = transformers.BartTokenizer(vocab=learned["vocab"], merges=merges)
+    tokenizer.save_pretrained(folder)
+    sizes = {"vocab_size": len(tokenizer) + 3, "activation_function": "gelu"}
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(**BART | sizes | settings))
+
+
 def _of_m2m100(size: int, settings: dict[str, Any]) -> Any:
     config = transformers.M2M100Config(vocab_size=size, **BART | settings)
     return transformers.M2M100ForConditionalGeneration(config)
@@ -165,6 +189,8 @@ def _vit(folder: Path, settings: dict[str, Any]) -> Any:
 TRANSFORMERS: dict[str, Callable[[Path, dict[str, Any]], Any]] = {
     "marian": lambda folder, settings: _sides(folder, "marian", settings),
     "pegasus": lambda folder, settings: _sides(folder, "pegasus", settings),
+    "bart": _bart,
+    "mbart": _mbart,
     "m2m_100": _m2m100,
     "nllb": _nllb,
     "gpt2": _gpt2,

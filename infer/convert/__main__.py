@@ -12,9 +12,9 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --to=builtin           a folder of run/models/, which --workdir=builtin:NAME opens: float16, scored on its test split
 
 --from=safetensors:DIR what --to=safetensors wrote
---from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5 v1.0, GPT-2 as a language model,
-                       BERT as a masked one, ViT as a classifier of images; and M2M100 and NLLB, to translate between
-                       two of their languages, --languages=eng_Latn,deu_Latn
+--from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5, BART, GPT-2 as a language model,
+                       BERT as a masked one, ViT as a classifier of images; and mBART-50, M2M100 and NLLB, to translate
+                       between two of their languages, --languages=eng_Latn,deu_Latn
 --from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
 
 --output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.

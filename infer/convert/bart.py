@@ -1,6 +1,6 @@
-"""M2M100 and NLLB of transformers as our encoder-decoder (Fan et al. 2020, NLLB Team 2022).
+"""BART, mBART, M2M100 and NLLB of transformers as our encoder-decoder (Lewis et al. 2019 to NLLB Team 2022).
 
-A text there begins with its language, which `data.multilingual` puts before it here.
+A text there begins with its language, which `data.multilingual` puts before it here; BART's with `<s>`.
 """
 
 import re
@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vaswani.data.imported import Marian, Unigram
+from vaswani.data.imported import ByteLevel, Marian, Unigram
 from vaswani.data.multilingual import Multilingual
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, shown
 from vaswani.files import read_bytes
 from vaswani.infer.convert import table
 from vaswani.infer.convert.bart_names import BIAS, config_of, finished, stacks
-from vaswani.infer.convert.fairseq import PAD, TABLE_LENGTH, sinusoids
+from vaswani.infer.convert.fairseq import FIRST_POSITION, PAD, TABLE_LENGTH, sinusoids
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.marian import read_vocabulary
 from vaswani.infer.convert.settings import obey, require
@@ -23,18 +23,31 @@ from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_tokenize
 from vaswani.infer.convert.weights import Weights
 
 _TABLE = "shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight  embed  v d\n"
-_DEPARTURES = {"m2m_100": {"positions": "learned", "norm": "pre"}}
+# Of those whose positions are learned; the first two rows of their tables are of no use.
+_LEARNED = """
+{encoder,decoder}.embed_positions.weight             {source,target}_positions          l d
+{encoder,decoder}.layernorm_embedding.{weight,bias}  {source,target}_norm/{scale,bias}  d
+"""
+_DEPARTURES: dict[str, dict[str, Any]] = {
+    "bart": {"norm": "post", "norm_embeddings": True},
+    "mbart": {"norm": "pre", "norm_embeddings": True},
+    "m2m_100": {"norm": "pre"},
+}
 # The number of a version, and the sinusoids, which older versions saved.
 _IGNORED = (r"(encoder|decoder)\.version", r"(encoder|decoder)\.embed_positions\.weights")
-_USUAL_TOKENIZER = {"m2m_100": "M2M100Tokenizer"}
+_USUAL_TOKENIZER = {"bart": "BartTokenizer", "mbart": "MBartTokenizer", "m2m_100": "M2M100Tokenizer"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z]\w+")  # as eng_Latn
 
 
 class Vocabulary(NamedTuple):
-    """The ids of a model's pieces, the pieces of its languages by name, and how to make its tokenizer of our rows."""
+    """The ids of a model's pieces, and how to make its tokenizer of our rows.
+
+    `languages` are pieces, by name; `usual` is the pair of names where none is given.
+    """
 
     ids: dict[str, int]
     languages: dict[str, str]
+    usual: Sequence[Any]
     tokenizer: Callable[[Sequence[int]], Tokenizer]
 
 
@@ -49,7 +62,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights, languages: Seque
     path = folder / "config.json"
     for key, usual in {"pad_token_id": PAD, "eos_token_id": 2, "decoder_start_token_id": 2}.items():
         sizes.setdefault(key, usual)
-    cfg = config_of(path, sizes, _DEPARTURES[sizes["model_type"]])
+    cfg = config_of(path, sizes, {"positions": "learned"} | _DEPARTURES[sizes["model_type"]])
     require(path, sizes, {"pad_token_id": PAD, "tie_word_embeddings": True})
     obey(path, sizes, {"max_position_embeddings": TABLE_LENGTH})
     cfg.model.max_positions = sizes["max_position_embeddings"]
@@ -77,26 +90,38 @@ def _params(config: Any, weights: Weights, size: int) -> dict[str, Any]:
     text = _TABLE
     if "final_logits_bias" in weights:
         text += BIAS
-    entries = table.rows(text, 1) + stacks(depths, config.norm)
-    params = table.read(weights, entries, table.sizes_of(config) | {"v": size})
+    if config.norm_embeddings:
+        text += _LEARNED
+    entries = table.rows(f"{text}\n", 1) + stacks(depths, config.norm)
+    lengths = {"v": size, "l": FIRST_POSITION + config.max_positions}
+    params = table.read(weights, entries, table.sizes_of(config) | lengths)
     weights.check_all_read(_IGNORED)
-    for side in ("source", "target"):
-        params[f"{side}_positions"] = sinusoids(config.max_positions, config.d_model)
+    for name in ("source_positions", "target_positions"):
+        if config.norm_embeddings:
+            params[name] = params[name][FIRST_POSITION:]
+        else:
+            params[name] = sinusoids(config.max_positions, config.d_model)
     return params
 
 
 def _vocabulary(folder: Path, sizes: dict[str, Any]) -> Vocabulary:
     """Returns the vocabulary of a folder; `UserError` if its tokenizer is of a class that is not read."""
     settings = tokenizer_settings(folder)
-    kind = settings.get("tokenizer_class") or _USUAL_TOKENIZER[sizes["model_type"]]
-    match str(kind).removesuffix("Fast"):
+    given = settings.get("tokenizer_class") or _USUAL_TOKENIZER[sizes["model_type"]]
+    kind = str(given).removesuffix("Fast")
+    match kind:
+        case "BartTokenizer" | "RobertaTokenizer":
+            vocabulary = _of_bart(folder, kind)
         case "M2M100Tokenizer":
             vocabulary = _of_m2m100(folder, sizes, settings)
-        case "NllbTokenizer":
+        case "MBart50Tokenizer" | "NllbTokenizer":
             require(folder / "tokenizer_config.json", settings, {"legacy_behaviour": False})
-            vocabulary = _of_tokenizers(folder, "NllbTokenizer")
+            vocabulary = _of_tokenizers(folder, kind, settings)
         case _:
-            raise UserError(f"{folder}: tokenizer_class is {shown(kind)}; M2M100Tokenizer and NllbTokenizer are read")
+            raise UserError(
+                f"{folder}: tokenizer_class is {shown(given)}; BartTokenizer, M2M100Tokenizer, MBart50Tokenizer and "
+                "NllbTokenizer are read"
+            )
     if "<unk>" not in vocabulary.ids:
         raise UserError(f"{folder}: its vocabulary has no <unk>")
     return vocabulary
@@ -107,7 +132,7 @@ def _of_m2m100(folder: Path, sizes: dict[str, Any], settings: dict[str, Any]) ->
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
     codes = settings.get("language_codes", "m2m100")
-    if codes not in FAIRSEQ_LANGUAGE_CODES:
+    if not isinstance(codes, str) or codes not in FAIRSEQ_LANGUAGE_CODES:
         raise UserError(f"{folder}/tokenizer_config.json: language_codes is {shown(codes)}, which is unknown")
     ids = read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
     languages = {code: f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES[codes]}
@@ -118,26 +143,34 @@ def _of_m2m100(folder: Path, sizes: dict[str, Any], settings: dict[str, Any]) ->
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     piece_of = {number: piece for piece, number in ids.items()}
-    return Vocabulary(ids, languages, lambda rows: Marian.of(our_pieces(rows, piece_of), model, model))
+    usual = (settings.get("src_lang"), settings.get("tgt_lang"))
+    return Vocabulary(ids, languages, usual, lambda rows: Marian.of(our_pieces(rows, piece_of), model, model))
 
 
-def _of_tokenizers(folder: Path, kind: str) -> Vocabulary:
+def _of_bart(folder: Path, kind: str) -> Vocabulary:
+    """Returns the vocabulary of tokenizer.json, whose one language is `<s>`."""
+    inner = read_tokenizer(folder, kind, "vocab.json", "merges.txt")
+    languages = {"<s>": "<s>"}
+    return Vocabulary(inner.get_vocab(), languages, ("<s>", "<s>"), lambda rows: ByteLevel.of(inner, rows, str(folder)))
+
+
+def _of_tokenizers(folder: Path, kind: str, settings: dict[str, Any]) -> Vocabulary:
     """Returns the vocabulary of tokenizer.json, which has the languages, as eng_Latn."""
     inner = read_tokenizer(folder, kind, "sentencepiece.bpe.model")
     ids = inner.get_vocab()
     languages = {piece: piece for piece in ids if _LANGUAGE.fullmatch(piece)}
-    return Vocabulary(ids, languages, lambda rows: Unigram.of(inner, rows, str(folder)))
+    usual = (settings.get("src_lang"), settings.get("tgt_lang"))
+    return Vocabulary(ids, languages, usual, lambda rows: Unigram.of(inner, rows, str(folder)))
 
 
 def _pair(folder: Path, vocabulary: Vocabulary, given: Sequence[str]) -> list[str]:
     """Returns the pieces of the source's and the target's language."""
-    settings = tokenizer_settings(folder)
-    names: Sequence[Any] = given or [settings.get("src_lang"), settings.get("tgt_lang")]
+    names = given or vocabulary.usual
     for name in names:
-        if name not in vocabulary.languages:
+        if not isinstance(name, str) or name not in vocabulary.languages:
             some = ", ".join(sorted(vocabulary.languages)[:6])
             raise UserError(
-                f"{folder}: its source and target languages are {shown(names)}; give --languages=SOURCE,TARGET, "
+                f"{folder}: its source and target languages are {shown(list(names))}; give --languages=SOURCE,TARGET, "
                 f"two of {some}, ..."
             )
     return [vocabulary.languages[name] for name in names]

@@ -13,12 +13,14 @@ from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.safetensors import NAME, load
 from vaswani.infer.convert.weights import Weights
 
-MULTILINGUAL = ("m2m_100",)
+MULTILINGUAL = ("mbart", "m2m_100")
 INDEX = f"{NAME}.index.json"
 write = marian.write
 READERS = {
     "marian": marian.read,
     "pegasus": marian.read,
+    "bart": bart.read,
+    "mbart": bart.read,
     "m2m_100": bart.read,
     "gpt2": gpt2.read,
     "bert": bert.read,

@@ -207,7 +207,8 @@ def test_what_it_cannot_hold_or_read_is_one_line(tmp_path):
         huggingface.write(random_run(positions="rope", norm="pre"), tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bloom"}')
     with pytest.raises(
-        UserError, match=r"model_type is 'bloom'; marian, pegasus, m2m_100, gpt2, bert, t5, vit can be read$"
+        UserError,
+        match=r"model_type is 'bloom'; marian, pegasus, bart, mbart, m2m_100, gpt2, bert, t5, vit can be read$",
     ):
         huggingface.read(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')

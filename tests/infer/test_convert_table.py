@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 from vaswani.errors import UserError
-from vaswani.infer.convert import bart_names, bert, gpt2, t5, table, vit
+from vaswani.infer.convert import bart, bart_names, bert, gpt2, t5, table, vit
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 
 SIZES = table.sizes_of(ModelConfig(vocab_size=11, d_model=6, d_ff=7, h=2, d_k=4, d_v=4))
-SIZES |= {"v": 11, "l": 5, "r": 4, "c": 8}
+SIZES |= {"u": 11, "v": 11, "l": 5, "r": 4, "c": 8}
 TABLES = {
     "gpt2": gpt2._UNTIED + gpt2._TABLE,
-    "t5": t5._TABLE,
+    "t5": t5._TIED + t5._RELU + t5._TABLE,
+    "t5 v1.1": t5._UNTIED + t5._GATED + t5._TABLE,
+    "bart's": bart._TABLE + bart._LEARNED,
     "bert": bert._TABLE,
     "vit": vit._TABLE,
     "bart": bart_names._LAYERS + bart_names._FINAL_NORMS,

@@ -33,6 +33,8 @@ from vaswani.tokens import Tokens
 MIDDLE = {
     "marian": "model.decoder.layers.1.encoder_attn.v_proj.weight",
     "pegasus": "model.encoder.layer_norm.weight",
+    "bart": "model.decoder.layernorm_embedding.weight",
+    "mbart": "model.encoder.embed_positions.weight",
     "m2m_100": "model.encoder.layers.1.fc1.weight",
     "nllb": "model.encoder.layers.1.self_attn.q_proj.bias",
     "gpt2": "transformer.h.1.mlp.c_fc.weight",
@@ -43,6 +45,8 @@ MIDDLE = {
 COPIES = {
     "marian": ("model.shared.weight", "lm_head.weight"),
     "pegasus": ("model.shared.weight", "model.decoder.embed_tokens.weight"),
+    "bart": ("model.shared.weight", "lm_head.weight"),
+    "mbart": ("model.shared.weight", "model.decoder.embed_tokens.weight"),
     "m2m_100": ("model.shared.weight", "lm_head.weight"),
     "nllb": ("model.shared.weight", "model.encoder.embed_tokens.weight"),
     "gpt2": ("transformer.wte.weight", "lm_head.weight"),

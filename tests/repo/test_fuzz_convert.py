@@ -242,6 +242,22 @@ def _transformers(family: str) -> Iterator[tuple[str, Change]]:
         case "pegasus":
             yield from each("config.json", {"max_position_embeddings": (63, 2**24, None), "vocab_size": (1,)})
             yield from files("target.spm")
+        case "bart":
+            yield from files("tokenizer.json")
+            keys = ("max_position_embeddings", "eos_token_id", "decoder_start_token_id")
+            yield from drawn("config.json", (*common, *keys), 5, seed=10)
+        case "mbart":
+            yield from files("tokenizer.json", "tokenizer_config.json")
+            yield from drawn("config.json", ("encoder_ffn_dim", "activation_function", "pad_token_id"), 5, seed=11)
+        case "m2m_100":
+            yield from files("vocab.json", "sentencepiece.bpe.model")
+            yield from drawn("config.json", ("d_model", "encoder_layers", "decoder_layers"), 6, seed=12)
+            values = (None, 5, "xx", [], {}, "\ud800", True)
+            keys = ("src_lang", "tgt_lang", "language_codes", "tokenizer_class")
+            yield from each("tokenizer_config.json", dict.fromkeys(keys, values))
+        case "nllb":
+            values = (None, 5, "xx", [], {}, "\ud800", True)
+            yield from each("tokenizer_config.json", dict.fromkeys(("src_lang", "legacy_behaviour"), values))
         case "gpt2":
             yield from files("tokenizer.json")
             keys = ("n_embd", "n_layer", "n_head", "n_positions", "layer_norm_epsilon", "eos_token_id", "n_inner")
@@ -361,7 +377,7 @@ def test_every_damage_is_one_line_or_harmless(family: str, tmp_path: Path, capfd
                 raise
     print(f"{family}: {tried} cases, {len(harmless)} of them harmless: {harmless}")
     assert not faults, "\n".join(faults)
-    assert tried > (10 if family == "pegasus" else 50)
+    assert tried > (10 if family in ("pegasus", "bart", "mbart", "nllb") else 50)
 
 
 @pytest.mark.parametrize(
