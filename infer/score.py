@@ -1,6 +1,7 @@
 """Scores a file of translations against a file of references, one sentence per line, plain or .gz.
 
 python -m infer.score --hypothesis=out.de --reference=newstest2014.de.gz [--baseline=FILE] [--json]
+python -m infer.score --hypothesis=out.de --reference=A.de --reference=B.de    # several references of each line
 
 Prints every variant of BLEU, chrF and exact match, each with its signature; see infer/scores/bleu.py. With --baseline,
 another system's translations of the same lines, it also prints whether the difference is significant: the two-sided p
@@ -23,15 +24,17 @@ from vaswani.infer.scores.pairs import check_equal, language_of, read_pair
 def main(argv: list[str]) -> None:
     """Prints the scores of a file of translations."""
     options = flags.FLAGS
-    hypotheses, references = read_pair(options.hypothesis, options.reference)
+    first, *more = options.reference
+    hypotheses, references = read_pair(options.hypothesis, first)
+    others = [read_pair(options.hypothesis, reference)[1] for reference in more]
     baseline = None
     if options.baseline is not None:
         baseline = list(read_lines(Path(options.baseline)))
-        check_equal(options.baseline, baseline, options.reference, references)
-    language = options.language or language_of(options.reference)
-    scores = bleu.all_scores(hypotheses, references, language)
+        check_equal(options.baseline, baseline, first, references)
+    language = options.language or language_of(first)
+    scores = bleu.all_scores(hypotheses, references, language, others=others)
     if baseline is not None:
-        scores["baseline"] = significance.compare_all(baseline, hypotheses, references, language)
+        scores["baseline"] = significance.compare_all(baseline, hypotheses, references, language, others=others)
     if options.json:
         print(json.dumps(scores, indent=2))
         return
@@ -43,7 +46,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("hypothesis", None, "translations, one per line; plain text, or gzip if the name ends in .gz")
-    flags.DEFINE_string("reference", None, "references, line by line")
+    flags.DEFINE_multi_string("reference", None, "references, line by line; again for further ones of the same lines")
     flags.DEFINE_string(
         "baseline",
         None,

@@ -3,11 +3,12 @@
 The same output has many BLEU scores. Today's (`sacrebleu`) does its own tokenisation and is comparable across papers.
 The Transformer paper's (`bleu_paper`) is computed on quote-normalised, Moses-tokenised, compound-split text and is
 about 0.7 to 1.5 higher on newstest2014 English-German; the two must never share a column. All scores are percentages.
+Where a line has several references, `others` are lists of the further ones; the signature says how many there are.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -15,6 +16,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 if TYPE_CHECKING:
     from vaswani.infer.scores.moses import Moses
 
+Others = Sequence[Sequence[str]]
 # Those that the paper's tables show.
 TABLED = (
     "sacrebleu",
@@ -63,21 +65,26 @@ def _code(language: str) -> str:
 
 
 def sacrebleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, language: str = ""
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    language: str = "",
+    others: Others = (),
 ) -> Score:
     """Computes sacreBLEU, the field's standard: the tokeniser of `scorer`, exponential smoothing (Post 2018)."""
-    return _scored(scorer(language, lowercase=lowercase), hypotheses, references)
+    return _scored(scorer(language, lowercase=lowercase), hypotheses, references, others)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: int = 0) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, word_order: int = 0, others: Others = ()) -> Score:
     """Computes chrF2: the F-score of character n-grams up to 6, with recall weighted twice (Popović 2016).
 
     With word order 2 it is chrF2++, which counts n-grams of words up to 2 as well (Popović 2017).
     """
-    return _scored(CHRF(word_order=word_order), hypotheses, references)
+    return _scored(CHRF(word_order=word_order), hypotheses, references, others)
 
 
-def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
+def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "", others: Others = ()) -> Score:
     """Computes TER: edits, moves of phrases among them, per word of the reference (Snover et al. 2006); 0 is best.
 
     For Chinese sacreBLEU's way is taken, which splits off characters and punctuation, and for Japanese, whose kana it
@@ -85,9 +92,9 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
     """
     code = _code(language)
     if code == "ja":
-        score = _scored(TER(), _spelled(hypotheses), _spelled(references))
+        score = _scored(TER(), _spelled(hypotheses), _spelled(references), list(map(_spelled, others)))
         return score._replace(signature=f"{score.signature}|words:characters")
-    return _scored(TER(normalized=code == "zh", asian_support=code == "zh"), hypotheses, references)
+    return _scored(TER(normalized=code == "zh", asian_support=code == "zh"), hypotheses, references, others)
 
 
 def _spelled(lines: Sequence[str]) -> list[str]:
@@ -95,11 +102,16 @@ def _spelled(lines: Sequence[str]) -> list[str]:
     return [" ".join("".join(line.split())) for line in lines]
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Computes the percentage of lines equal to their reference, ignoring surrounding white space."""
-    _check(hypotheses, references)
-    equal = sum(h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True))
-    return Score(100 * equal / len(references), "case:mixed|space:stripped")
+def exact_match(hypotheses: Sequence[str], references: Sequence[str], *, others: Others = ()) -> Score:
+    """Computes the percentage of lines equal to a reference of theirs, ignoring surrounding white space."""
+    _check(hypotheses, references, others)
+    equal = 0
+    for hypothesis, *of_line in zip(hypotheses, references, *others, strict=True):
+        equal += hypothesis.strip() in [reference.strip() for reference in of_line]
+    signature = "case:mixed|space:stripped"
+    if others:
+        signature = f"nrefs:{1 + len(others)}|{signature}"
+    return Score(100 * equal / len(references), signature)
 
 
 def tokenised_bleu(
@@ -110,6 +122,7 @@ def tokenised_bleu(
     lowercase: bool = False,
     split: bool = False,
     quotes: bool = False,
+    others: Others = (),
 ) -> Score:
     """Computes what `tokenizer.perl -l language | multi-bleu.perl` prints: unsmoothed BLEU of XML-escaped Moses tokens.
 
@@ -126,9 +139,9 @@ def tokenised_bleu(
 
     from vaswani.infer.scores.moses import VERSION
 
-    _check(hypotheses, references)
+    _check(hypotheses, references, others)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
-    value, signature = _scored(metric, prepare(hypotheses), prepare(references))
+    value, signature = _scored(metric, prepare(hypotheses), prepare(references), list(map(prepare, others)))
     prepared = f"quotes:{'ascii' if quotes else 'kept'}|moses:{_code(language)}|escape:yes"
     steps = f"{prepared}|split:{'hyphen' if split else 'no'}"
     return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
@@ -167,28 +180,32 @@ def _edits(first: Sequence[str], second: Sequence[str]) -> int:
     return row[-1]
 
 
-def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
+def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *, others: Others = ()) -> Score:
     """Computes the paper's BLEU (Tables 2 and 3): quotes normalised, tokenised, compounds split."""
-    return tokenised_bleu(hypotheses, references, language, split=True, quotes=True)
+    return tokenised_bleu(hypotheses, references, language, split=True, quotes=True, others=others)
 
 
-def all_scores(hypotheses: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
+def all_scores(
+    hypotheses: Sequence[str], references: Sequence[str], language: str, *, others: Others = ()
+) -> dict[str, Any]:
     """Returns every score by its JSON key, and `signatures` by the same keys; `language` is the target's, like "de".
 
     Raises:
-      ValueError: if the two sides differ in length or are empty.
+      ValueError: if the sides differ in length or are empty.
     """
+    # The same lines each time, which are tokenised once.
+    tokenised = partial(tokenised_bleu, hypotheses, references, language, others=others)
     scores = {
-        "sacrebleu": sacrebleu(hypotheses, references, language=language),
-        "sacrebleu_lc": sacrebleu(hypotheses, references, lowercase=True, language=language),
-        "chrf": chrf(hypotheses, references),
-        "bleu_tok": tokenised_bleu(hypotheses, references, language),
-        "bleu_tok_lc": tokenised_bleu(hypotheses, references, language, lowercase=True),
-        "bleu_split": tokenised_bleu(hypotheses, references, language, split=True),
-        "bleu_paper": paper_bleu(hypotheses, references, language),
-        "exact_match": exact_match(hypotheses, references),
-        "chrf_pp": chrf(hypotheses, references, word_order=2),
-        "ter": ter(hypotheses, references, language=language),
+        "sacrebleu": sacrebleu(hypotheses, references, language=language, others=others),
+        "sacrebleu_lc": sacrebleu(hypotheses, references, lowercase=True, language=language, others=others),
+        "chrf": chrf(hypotheses, references, others=others),
+        "bleu_tok": tokenised(),
+        "bleu_tok_lc": tokenised(lowercase=True),
+        "bleu_split": tokenised(split=True),
+        "bleu_paper": paper_bleu(hypotheses, references, language, others=others),
+        "exact_match": exact_match(hypotheses, references, others=others),
+        "chrf_pp": chrf(hypotheses, references, word_order=2, others=others),
+        "ter": ter(hypotheses, references, language=language, others=others),
     }
     return {
         **{name: score.value for name, score in scores.items()},
@@ -208,7 +225,7 @@ def tokenise(lines: Sequence[str], language: str) -> list[str]:
     return list(_tokens(tuple(lines), language))
 
 
-@lru_cache(maxsize=2)  # three scores tokenise the same hypotheses and references
+@lru_cache(maxsize=8)  # three scores tokenise the same hypotheses and references
 def _tokens(lines: tuple[str, ...], language: str) -> list[str]:
     moses = _moses(language)
     # tokenizer.perl always splits the full stop off the last word ("Platz 24." -> "Platz 24 ."); sacremoses keeps it on
@@ -221,9 +238,12 @@ def split_compounds(line: str) -> str:
     return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
 
-def _scored(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    _check(hypotheses, references)
-    return Score(metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature()))
+def _scored(
+    metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str], others: Others = ()
+) -> Score:
+    _check(hypotheses, references, others)
+    every = [list(lines) for lines in (references, *others)]
+    return Score(metric.corpus_score(list(hypotheses), every).score, str(metric.get_signature()))
 
 
 @lru_cache
@@ -233,8 +253,9 @@ def _moses(language: str) -> "Moses":
     return Moses(lang=_code(language))  # one that it does not know, such as "de-DE", it takes for English
 
 
-def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references: one is needed for each")
+def _check(hypotheses: Sequence[str], references: Sequence[str], others: Others = ()) -> None:
+    for lines in (references, *others):
+        if len(hypotheses) != len(lines):
+            raise ValueError(f"{len(hypotheses)} hypotheses for {len(lines)} references: one is needed for each")
     if not references:
         raise ValueError("there is no sentence to score")

@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from scipy.stats import permutation_test
 
 from vaswani.errors import UserError
+from vaswani.infer.scores.bleu import Others
 from vaswani.infer.scores.bleu import scorer as bleu_scorer
 
 SAMPLES = 10_000  # exchanges
@@ -41,10 +42,11 @@ def compare(
     metric: str = "sacrebleu",
     samples: int = SAMPLES,
     language: str = "",
+    others: Others = (),
 ) -> Comparison:
     """Tests `system` against `baseline`, line for line translations of the same sentences, by one of `METRICS`.
 
-    `language` is that of the references (`infer.scores.bleu.scorer`).
+    `language` is that of the references (`infer.scores.bleu.scorer`), of which `others` are further ones.
     The intervals are sacreBLEU's bootstrap over sentences (`bs` in the signature). `p` is of `samples` random
     exchanges (`ar`), or of all if there are no more. The seed is sacreBLEU's.
 
@@ -55,13 +57,14 @@ def compare(
         counts = f"{len(baseline)}, {len(system)} and {len(references)}"
         raise UserError(f"{counts} lines: a paired test needs two translations of each reference")
     scorer = _with_floats(CHRF() if metric == "chrf" else bleu_scorer(language, lowercase=metric == "sacrebleu_lc"))
-    baseline_score = scorer.corpus_score(list(baseline), [list(references)], DRAWS)
-    system_score = scorer.corpus_score(list(system), [list(references)], DRAWS)
+    every = [list(lines) for lines in (references, *others)]
+    baseline_score = scorer.corpus_score(list(baseline), every, DRAWS)
+    system_score = scorer.corpus_score(list(system), every, DRAWS)
     signature = scorer.get_signature()
     signature.update("ar", samples)
     named_seed = signature.info["seed"]
     seed = None if named_seed == "none" else int(named_seed)
-    p = randomised_p(baseline, system, references, scorer, samples, seed)
+    p = randomised_p(baseline, system, every, scorer, samples, seed)
     scores = (baseline_score.score, system_score.score)
     intervals = (float(baseline_score._ci), float(system_score._ci))
     return Comparison(scores, intervals, p, str(signature))
@@ -86,12 +89,15 @@ def _with_floats(scorer: BLEU | CHRF) -> BLEU | CHRF:
 def randomised_p(
     baseline: Sequence[str],
     system: Sequence[str],
-    references: Sequence[str],
+    references: Others,
     scorer: BLEU | CHRF,
     samples: int,
     seed: int | None,
 ) -> float:
-    """Returns the two-sided p of the difference in corpus score, from `samples` exchanges or, if fewer, all of them."""
+    """Returns the two-sided p of the difference in corpus score, from `samples` exchanges or, if fewer, all of them.
+
+    `references` are one list of lines or several.
+    """
     baseline_nc = _statistics(scorer, baseline, references)
     system_nc = _statistics(scorer, system, references)
     differing = (baseline_nc != system_nc).any(axis=1)
@@ -120,18 +126,23 @@ def randomised_p(
     return float(result.pvalue)
 
 
-def _statistics(scorer: BLEU | CHRF, lines: Sequence[str], references: Sequence[str]) -> Float[np.ndarray, "n c"]:
+def _statistics(scorer: BLEU | CHRF, lines: Sequence[str], references: Others) -> Float[np.ndarray, "n c"]:
     """Returns what a corpus score is made of, such as counts of n-grams, line by line."""
-    return np.array(scorer._extract_corpus_statistics(list(lines), [list(references)]), np.float64)
+    return np.array(scorer._extract_corpus_statistics(list(lines), list(map(list, references))), np.float64)
 
 
 def compare_all(
-    baseline: Sequence[str], system: Sequence[str], references: Sequence[str], language: str = ""
+    baseline: Sequence[str],
+    system: Sequence[str],
+    references: Sequence[str],
+    language: str = "",
+    *,
+    others: Others = (),
 ) -> dict[str, Any]:
     """Returns the comparison by each of `METRICS`, for JSON; see `compare`."""
     comparisons: dict[str, Any] = {}
     for metric in METRICS:
-        found = compare(baseline, system, references, metric=metric, language=language)
+        found = compare(baseline, system, references, metric=metric, language=language, others=others)
         comparisons[metric] = found._asdict()
     return comparisons
 

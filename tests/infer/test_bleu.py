@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import sacremoses
 
 from vaswani.infer.scores import bleu
@@ -46,6 +47,35 @@ def test_tokens_are_those_of_the_language(language: str, tokens: int):
     expected = 100 * math.prod((tokens - n) / (tokens - n + 1) for n in (1, 2, 3, 4)) ** 0.25
     found = bleu.tokenised_bleu(["it's a good old dog"], ["he's a good old dog"], language).value
     assert found == pytest.approx(expected)
+
+
+def test_several_references_are_scored_as_sacrebleu_scores_them():
+    hypotheses = [*HYPOTHESIS, "Wir gehen ."]
+    first, second = (
+        [*REFERENCES, "Wir laufen jetzt ."],
+        ["Die alte Katze sieht der Hund .", "Ein Buch .", "Wir gehen ."],
+    )
+    found = bleu.all_scores(hypotheses, first, "de", others=[second])
+    both = [first, second]
+    expected = {
+        "sacrebleu": sacrebleu.corpus_bleu(hypotheses, both),
+        "sacrebleu_lc": sacrebleu.corpus_bleu(hypotheses, both, lowercase=True),
+        "bleu_tok": sacrebleu.corpus_bleu(hypotheses, both, tokenize="none", smooth_method="none", force=True),
+        "chrf": sacrebleu.corpus_chrf(hypotheses, both),
+        "chrf_pp": sacrebleu.corpus_chrf(hypotheses, both, word_order=2),
+        "ter": sacrebleu.corpus_ter(hypotheses, both),
+    }
+    assert {name: found[name] for name in expected} == {name: score.score for name, score in expected.items()}
+    assert found["exact_match"] == pytest.approx(200 / 3)
+    named = {name for name, signature in found["signatures"].items() if "nrefs:2" in signature}
+    assert named == set(found["signatures"])
+    alone = bleu.all_scores(hypotheses, first, "de")
+    assert all(found[name] != alone[name] for name in (*expected, "bleu_paper", "bleu_split", "bleu_tok_lc"))
+
+
+def test_a_reference_of_fewer_lines_is_refused():
+    with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
+        bleu.all_scores(HYPOTHESIS, REFERENCES, "de", others=[REFERENCES[:1]])
 
 
 def test_a_short_hypothesis_pays_the_brevity_penalty():

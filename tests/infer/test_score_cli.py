@@ -39,6 +39,19 @@ def test_json_has_every_reading_and_equals_the_functions(files: tuple[Path, Path
     assert expected["exact_match"] == 50
 
 
+def test_the_flag_may_be_given_again_for_further_references(files: tuple[Path, Path], tmp_path: Path):
+    other = tmp_path / "other.de"
+    other.write_text(REFERENCE.replace("neues", "altes"), encoding="utf-8")
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--reference={other}", "--json")
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)
+    assert scores["exact_match"] == 100 and scores["sacrebleu"] == pytest.approx(100)
+    other.write_text("Der Hund schläft.\n", encoding="utf-8")
+    done = run_cli(f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--reference={other}")
+    assert done.returncode == 2
+    assert f"unequal line counts: {files[0]} has 2 lines, {other} has 1" in done.stderr
+
+
 @pytest.mark.slow
 def test_the_flag_says_which_language_the_tokeniser_reads(files: tuple[Path, Path], tmp_path: Path):
     hypotheses, references = ["L'eau de l'ami."], ["L'eau d'une amie."]

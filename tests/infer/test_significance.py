@@ -46,7 +46,7 @@ def _told_apart(trials: int, differing: int) -> int:
             other[place] = one[place]
         for place in np.flatnonzero(rng.integers(2, size=len(one))):
             one[place], other[place] = other[place], one[place]
-        found += randomised_p(one, other, REFERENCES, scorer, 199, trial) < 0.05
+        found += randomised_p(one, other, [REFERENCES], scorer, 199, trial) < 0.05
     return found
 
 
