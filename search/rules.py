@@ -14,7 +14,7 @@ The first of the largest bank gains a token at each step, so every output has it
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,18 +23,44 @@ from jaxtyping import Array, Bool, Float, Int
 from vaswani.ids import EOS
 
 
+class Spelling(NamedTuple):
+    """What tokens must spell, each in its own way: the beginning of a word, say, whose end is free.
+
+    A hypothesis that has spelled l of the `size_b` bytes may go on with the tokens of `allowed_blv` alone; the last of
+    them may spell more. `bytes_bv` is how many bytes each token spells, 0 for EOS and other tokens of no text;
+    it is the same in every row, which may leave the batch.
+    """
+
+    size_b: Any  # Int[Array, " b"]
+    allowed_blv: Any  # Bool[Array, "b l v"]
+    bytes_bv: Any  # Int[Array, "b v"]
+
+    def following(
+        self, ids_bmt: Int[Array, "b m t"], begins_b: Int[Array, " b"]
+    ) -> tuple[Bool[Array, "b m"], Bool[Array, "b m v"]]:
+        """Returns whether a hypothesis has yet to spell some of it, from token `begins_b` on, and what may follow."""
+        is_spelling_bt = jnp.arange(ids_bmt.shape[2])[None] >= begins_b[:, None]
+        # Padding, of 0 bytes, is behind the newest token.
+        bytes_bmt = jnp.take_along_axis(self.bytes_bv[:, None], ids_bmt, axis=-1)
+        spelled_bm = jnp.sum(bytes_bmt * is_spelling_bt[:, None], axis=-1)
+        place_bm = jnp.minimum(spelled_bm, self.allowed_blv.shape[1] - 1)
+        rows_b1 = jnp.arange(len(ids_bmt))[:, None]
+        return spelled_bm < self.size_b[:, None], self.allowed_blv[rows_b1, place_bm]
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Rules:
     """The rules; the default allows everything. A sentence's limit comes first: its last token is EOS.
 
-    `prefix_bp` are the tokens that an output begins with, then 0; the other edits do not apply to them. The first
-    `given` of them, as a language, are no choice of the model's: their log p counts as 0. An output has
-    at least `min_length` tokens besides EOS, and holds no sequence of `no_repeat` tokens twice (0: it may). Phrases
-    `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros is none.
+    `prefix_bp` are the tokens that an output begins with, then 0, and `spelling` what the tokens after them spell; the
+    other edits do not apply to them. The first `given` of the prefix, as a language, are no choice of the model's: their
+    log p counts as 0. An output has at least `min_length` tokens besides EOS, and holds no sequence of `no_repeat`
+    tokens twice (0: it may). Phrases `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros is none.
     """
 
     prefix_bp: Any = None  # Int[Array, "b p"]
+    spelling: Spelling | None = None
     phrases_bcl: Any = None  # Int[Array, "b c l"]
     min_length: int = field(default=0, metadata={"static": True})
     no_repeat: int = field(default=0, metadata={"static": True})
@@ -54,6 +80,13 @@ class Rules:
             banned_bmv = find_repeats(ids_bmt, step, self.no_repeat, logits_bmv.shape[-1])
         if self.min_length:
             banned_bmv = banned_bmv | ((token_11v == EOS) & (step < self.min_length))
+        # What is to be spelled comes right after the prefix.
+        if self.spelling is not None:
+            begins_b = jnp.zeros(len(ids_bmt), jnp.int32)
+            if self.prefix_bp is not None:
+                begins_b = jnp.sum(self.prefix_bp > 0, axis=1)
+            is_open_bm, allowed_bmv = self.spelling.following(ids_bmt, begins_b)
+            banned_bmv = jnp.where(is_open_bm[..., None], ~allowed_bmv, banned_bmv)
         # Within the prefix its next token is the only one, whatever the rules above say; 0 ends a prefix.
         if self.prefix_bp is not None:
             p = self.prefix_bp.shape[1]

@@ -138,9 +138,9 @@ def define_search_flags() -> None:
     flags.DEFINE_enum(
         "require",
         "",
-        ["", "prefix", "phrases"],
-        "lines are TEXT <tab> PREFIX, which begins the translation, or TEXT <tab> PHRASE <tab> ..., which it must all "
-        "contain",
+        ["", "prefix", "characters", "phrases"],
+        "lines are TEXT <tab> PREFIX, whose subwords begin the translation, or (characters) whose last word may go on; "
+        "or TEXT <tab> PHRASE <tab> ..., which it must all contain",
     )
     within_limits("min_length", "no_repeat", "groups", "diversity")
 

@@ -121,7 +121,8 @@ class Chunk(NamedTuple):
 class Lines:
     """Translates whole lines.
 
-    With `require`, a line is TEXT <tab> PREFIX ("prefix") or TEXT <tab> PHRASE <tab> ... ("phrases"). With `mbr`, a
+    With `require`, a line is TEXT <tab> PREFIX ("prefix" or "characters") or TEXT <tab> PHRASE <tab> ...
+    ("phrases"). With `mbr`, a
     metric of `infer.translate.consensus`, a line's only output is the consensus of its translations, in `language`.
     """
 
@@ -226,8 +227,8 @@ def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Requ
     for line in lines:
         text, *cells = line.removesuffix("\r").split("\t")
         texts.append(text)
-        if require == "prefix":
-            required.append(Required(prefix=" ".join(cells)))
+        if require != "phrases":
+            required.append(Required(prefix=" ".join(cells), may_go_on=require == "characters"))
         else:
             required.append(Required(phrases=tuple(filter(None, cells))))
     return texts, required

@@ -25,6 +25,7 @@ from vaswani.ids import EOS, UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
 from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
+from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
 from vaswani.notes import note
@@ -54,10 +55,14 @@ class Hypothesis(NamedTuple):
 
 
 class Required(NamedTuple):
-    """What the translation of a line must be like: begin with `prefix`, and contain each of `phrases`."""
+    """What the translation of a line must be like: begin with `prefix`, and contain each of `phrases`.
+
+    It begins with the subwords of `prefix`; or, if that `may_go_on`, with its characters, whose last word may go on.
+    """
 
     prefix: str = ""
     phrases: tuple[str, ...] = ()
+    may_go_on: bool = False
 
 
 class Translation(NamedTuple):
@@ -282,22 +287,32 @@ class Translator:
         """Returns the rules of a batch of `size` rows; None if there are none, which is another, faster program."""
         target = self.tokenizer.target
         prefixes: list[list[int]] = []
+        rests: list[bytes] = []
         phrases: list[list[list[int]]] = []
         for row in rows:
             wish = required_of.get(row.line, Required())
-            prefix = target.encode(wish.prefix) or list(target.begin)
+            prefix, rest = Beginning(target.encode(wish.prefix) or list(target.begin), b"")
+            if wish.may_go_on and wish.prefix:
+                prefix, rest = beginning_of(target, wish.prefix, row.line)
             row_phrases = [ids for ids in map(self._phrase, wish.phrases) if ids]
             _check_known(row.line, [prefix, *row_phrases])
-            needed = len(prefix) + sum(map(len, row_phrases)) + 1  # and EOS
+            # Each byte may be a token of its own; and EOS.
+            needed = len(prefix) + len(rest) + sum(map(len, row_phrases)) + 1
             self._check_room(row, needed)
             prefixes.append(prefix)
+            rests.append(rest)
             phrases.append(row_phrases)
         rules = self._rules
-        if not any(prefixes) and not any(phrases):
+        if not any(prefixes) and not any(rests) and not any(phrases):
             return None if rules == Rules() else rules
         if any(prefixes):
             prefix_bp = _padded_prefixes(prefixes, size)
             rules = dataclasses.replace(rules, prefix_bp=shard_rows(self._mesh, prefix_bp))
+        if any(rests):
+            spelling = spelling_of(target, rests, size)
+            rules = dataclasses.replace(
+                rules, spelling=jax.tree.map(functools.partial(shard_rows, self._mesh), spelling)
+            )
         if any(phrases):
             phrases_bcl = _padded_phrases(phrases, size)
             rules = dataclasses.replace(rules, phrases_bcl=shard_rows(self._mesh, phrases_bcl))

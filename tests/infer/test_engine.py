@@ -31,6 +31,7 @@ from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.infer.translate.consensus import METRICS, consensus
 from vaswani.infer.translate.nbest import SEPARATOR, entry
 from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.spelling import SPACE, allowed_at, beginning_of, spellings
 from vaswani.infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
 from vaswani.infer.translate.translator import Hypothesis, Required, Translation, Translator
 from vaswani.model.transformer import Transformer
@@ -81,6 +82,33 @@ def test_what_is_required_is_there_and_other_lines_are_as_before(run: Run, trans
     for word in ("Katze", "Hund"):
         assert all(word in hypothesis.text for hypothesis in found[2].hypotheses)
     assert found[3].text.startswith("Du") and "E-Mail" in found[3].text
+
+
+@pytest.mark.parametrize("beginning", ["Der Hu", "D", "Die alte Ka", "Wir lesen ", "Die schönen Zü"])
+def test_a_translation_begins_with_the_characters_that_are_required(
+    beginning: str, run: Run, translator: Translator
+) -> None:
+    required = [Required(beginning, may_go_on=True), Required()]
+    found = translator.translate(run.params, LINES[:2], required=required)
+    assert len(found[0].hypotheses) == 2
+    for hypothesis in found[0].hypotheses:
+        assert f"{hypothesis.text} ".startswith(beginning)
+        # The whole words are the subwords that they are anywhere.
+        words = run.tokenizer.encode(beginning.rpartition(" ")[0])
+        assert list(hypothesis.tokens[: len(words)]) == words
+    assert found[1] == translator.translate(run.params, LINES[:2])[1]
+
+
+def test_the_last_word_may_go_on_in_the_same_subword(run: Run) -> None:
+    """Here `Hund` is `Hu` and `nd`: after `Der H` it may be said as it is said anywhere, not only in letters."""
+    tokenizer = run.tokenizer
+    ids, rest = beginning_of(tokenizer, "Der H", 1)
+    assert (ids, rest) == (tokenizer.encode("Der"), "▁H".encode())
+    allowed_v = allowed_at(spellings(tokenizer), rest)[0]
+    hu, nd = tokenizer.encode("Hund")
+    assert allowed_v[hu]
+    assert not allowed_v[nd]
+    assert beginning_of(tokenizer, "Der Hund ", 1) == (tokenizer.encode("Der Hund"), SPACE)
 
 
 def test_what_cannot_be_required_is_refused(run: Run, translator: Translator) -> None:
@@ -263,6 +291,9 @@ def test_a_word_that_the_vocabulary_lacks_cannot_be_required(wish: Required, run
     config = dataclasses.replace(run.model_config, vocab_size=words.vocab_size)
     searching = Translator(config, words, Decoding(1, 0.6, 9))
     with pytest.raises(UserError, match=r"^line 3: what is required of its translation has a symbol that is not in "):
+        searching.translate(tiny.perturbed(config), ["the dog"], required=[wish], first_line=3)
+    wish = Required("eine Hu", may_go_on=True)
+    with pytest.raises(UserError, match=r"^line 3: the pieces of this vocabulary do not spell 'eine Hu', so no word "):
         searching.translate(tiny.perturbed(config), ["the dog"], required=[wish], first_line=3)
 
 

@@ -59,6 +59,13 @@ CASES = {
         require="prefix",
         text="The dog sleeps.\tDer Hund\nWe read.\t\n",
     ),
+    "characters": Case(
+        "--require=characters --scores",
+        PLAIN,
+        scores=True,
+        require="characters",
+        text="The dog sleeps.\tDer Hu\nWe read.\t\n",
+    ),
     "pieces": Case("--max_input=64", PLAIN, max_input=64, text="The dog sleeps. " * 20 + "\n"),
 }
 

@@ -1,6 +1,7 @@
 """The rules of a search, ensembles and dynamic beam allocation against plain Python."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
-from vaswani.ids import BOS, EOS, PAD
+from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.translate.spelling import allowed_at
 from vaswani.search.beam import beam_search
 from vaswani.search.diverse import diverse_search
 from vaswani.search.ensemble import Ensemble
-from vaswani.search.rules import Rules, count_phrase_tokens
+from vaswani.search.rules import Rules, Spelling, count_phrase_tokens
 from vaswani.search.state import run_search
 
 ROWS = SOURCE_BS[:3]
@@ -117,6 +119,118 @@ def test_a_search_with_rules_equals_the_definition(model_and_oracle, rules):
             assert not rules.no_repeat or len(set(ngrams(ids, rules.no_repeat))) == len(ids) - rules.no_repeat + 1
             assert rules.prefix_bp is None or ids[: len(unpad(rules.prefix_bp[row]))] == unpad(rules.prefix_bp[row])
             assert rules.phrases_bcl is None or not missing(ids, rules.phrases_bcl[row])
+
+
+SPELLED = (b"", b"", b"", b"", b"a", b"ab", b"b", b"bb", b"c", b"abc", b"cab", b"ca")  # by the tokens of `tiny`
+
+
+def spelling(rests, spelled):
+    allowed_blv = np.zeros((len(rests), max(map(len, rests)), len(spelled)), bool)
+    for row, rest in enumerate(rests):
+        allowed_blv[row, : len(rest)] = allowed_at(spelled, rest)
+    size_b = np.array([len(rest) for rest in rests], np.int32)
+    return Spelling(size_b, allowed_blv, np.array([[len(piece) for piece in spelled]] * len(rests), np.int32))
+
+
+@functools.cache
+def speller():
+    model, params = tiny(seed=1, vocab_size=7)
+    return model, params, Oracle(model, params, 5)
+
+
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 2, None])
+def test_what_a_hypothesis_spells_is_found_by_listing_all(beam):
+    """Outputs of at most 4 words of which a row must spell "abb" after a prefix, another "ba", the last nothing.
+
+    The beam that holds all finds the best of all; greedy and a narrow one find what the definition with lists finds.
+    """
+    spelled = SPELLED[:7]
+    rests = [b"abb", b"ba", b""]
+    prefix_bp = np.array([[5], [0], [0]], np.int32)
+    rules = Rules(spelling=spelling(rests, spelled), prefix_bp=prefix_bp)
+    model, params, oracle = speller()
+    source = [4, 3, EOS]
+    limit = 5
+
+    def begins_right(ids, row):
+        start = unpad(prefix_bp[row])
+        words = b"".join(spelled[token] or b"?" for token in ids[len(start) :])
+        return ids[: len(start)] == start and words.startswith(rests[row])
+
+    def found_by(search_beam, nbest):
+        options = {"beam": search_beam, "alpha": 0.6, "nbest": nbest, "extra_length": limit - len(source)}
+        return jax.jit(functools.partial(run_search(beam_search), model, **options))(
+            params, np.array([source] * 3, np.int32), rules=rules
+        )
+
+    everything = [
+        [*words, EOS] for n in range(limit) for words in itertools.product(range(UNK, len(spelled)), repeat=n)
+    ]
+    for row in range(3):
+        hypotheses = []
+        for ids in everything:
+            if begins_right(ids[:-1], row):
+                log_prob = sum(oracle.next(source, ids[:i])[token] for i, token in enumerate(ids))
+                hypotheses.append((log_prob / penalty(len(ids), 0.6), log_prob, ids))
+        hypotheses.sort(key=lambda hypothesis: -hypothesis[0])
+        if beam is None:
+            assert_same(found_by(400, 5), row, hypotheses[:5])
+        else:
+            outputs = [ids for ids in map(unpad, found_by(beam, 1).ids_bmt[row]) if ids]
+            assert outputs
+            assert all(begins_right(ids[:-1], row) for ids in outputs)
+            assert_same(found_by(beam, 1), row, narrow(oracle, source, begins_right, row, spelled, rests, beam, limit))
+
+
+def narrow(oracle, source, begins_right, row, spelled, rests, beam, limit):
+    """Beam search in lists among the beginnings of outputs that `begins_right`."""
+
+    def can_go_on(ids):
+        if not ids or ids[-1] != EOS:
+            return any(
+                begins_right([*ids, *more], row)
+                for n in range(4)
+                for more in itertools.product(range(UNK + 1, len(spelled)), repeat=n)
+            )
+        return begins_right(ids[:-1], row)
+
+    alive, finished = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        extended = []
+        for log_prob, prefix in alive:
+            following = oracle.next(source, prefix)
+            tokens = [EOS] if length == limit else [EOS, *range(UNK, len(spelled))]
+            allowed = [v for v in tokens if can_go_on([*prefix, v])]
+            count = 1 if beam == 1 else 2 * beam
+            extended += [
+                (log_prob + following[v], [*prefix, v]) for v in sorted(allowed, key=lambda v: -following[v])[:count]
+            ]
+        extended.sort(key=lambda hypothesis: -hypothesis[0])
+        kept = extended[: 1 if beam == 1 else 2 * beam]
+        finished += [(lp / penalty(len(ids), 0.6), lp, ids) for lp, ids in kept if ids[-1] == EOS]
+        finished = sorted(finished, key=lambda hypothesis: -hypothesis[0])[:beam]
+        alive = [hypothesis for hypothesis in kept if hypothesis[1][-1] != EOS][:beam]
+        best = max((log_prob for log_prob, _ in alive), default=-np.inf)
+        if finished and finished[0][0] >= best / penalty(limit, 0.6):
+            break
+    return finished[:1]
+
+
+@pytest.mark.parametrize("rest", [b"abcab", b"cabb", b"bca", b"a", b"abd"])
+def test_a_token_may_follow_if_the_rest_can_still_be_spelled(rest):
+    def can_be_spelled(left):
+        return not left or any(
+            piece.startswith(left) or (left.startswith(piece) and can_be_spelled(left[len(piece) :]))
+            for piece in filter(None, SPELLED)
+        )
+
+    for place in range(len(rest)):
+        left = rest[place:]
+        may_follow = [
+            bool(piece) and (piece.startswith(left) or (left.startswith(piece) and can_be_spelled(left[len(piece) :])))
+            for piece in SPELLED
+        ]
+        assert allowed_at(SPELLED, rest)[place].tolist() == may_follow
 
 
 @pytest.mark.slow
