@@ -1,0 +1,1 @@
+"""Models without residual connections and without layer norms: what becomes of them."""
