@@ -55,8 +55,9 @@ class Rules:
 
     `prefix_bp` are the tokens that an output begins with, then 0, and `spelling` what the tokens after them spell; the
     other edits do not apply to them. The first `given` of the prefix, such as a language, are no choice of the model's:
-    their log p counts as 0. An output has at least `min_length` tokens besides EOS, and holds no sequence of `no_repeat`
-    tokens twice (0: it may). Phrases `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros is none.
+    their log p counts as 0. An output has at least `min_length` tokens besides EOS, and holds no sequence of
+    `no_repeat` tokens twice (0: it may). Phrases `phrases_bcl`, c for each sentence, are tokens, then 0; a row of zeros
+    is none.
     """
 
     prefix_bp: Any = None  # Int[Array, "b p"]
