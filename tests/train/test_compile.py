@@ -200,6 +200,23 @@ def test_each_layer_costs_as_much_as_the_second_and_what_is_outside_the_layers_c
     assert deep["flops"] == 2 * (1_000 + 10 * 30 + 3 * 50)
 
 
+@needs_compiler
+@pytest.mark.slow
+def test_shallow_programs_for_tpus_tell_the_costs_of_a_deeper_one() -> None:
+    """For CPUs they do not: their compiler fuses layers, and each computes again what is cheap in those before."""
+    cfg = small_config()
+    cfg.loss.chunk = 0
+    cfg.model.update({"N": 3, "dtype": "bfloat16", "dropout_bits": "hash"})
+    _, devices = programs.open_topology("v5e:2x2", 1)
+    mesh = programs.topology_mesh(cfg.mesh, devices, 1)
+    shape = (cfg, model_config(cfg, 300), mesh, 4, 16)
+    whole = programs.as_facts(programs.counts(programs.train_step(*shape).step, mesh), mesh)
+    found = programs.update_costs(*shape)
+    assert found["flops"] == pytest.approx(whole["flops"], rel=0.005)
+    assert found["traffic"] == pytest.approx(whole["traffic"], rel=0.05)
+    assert found["collectives"] == whole["collectives"]
+
+
 @pytest.mark.slow
 def test_beam_search_is_compiled_for_a_full_batch_with_the_config_s_options() -> None:
     cfg = small_config()
