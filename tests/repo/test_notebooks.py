@@ -102,6 +102,7 @@ def test_one_sentence_through_the_decoder(monkeypatch: pytest.MonkeyPatch, capsy
     compared = re.findall(r"the model's (\S+)$", printed, re.MULTILINE)
     assert len(compared) == 19 and {"decoder/layer_0", "decoder", "logits"} <= set(compared)
     assert "sums of the rows: [1. 1. 1. 1.]" in printed
+    assert all(gap > 0 for position, gap in found["gap"].items() if position > 1), "the model's own prefixes cost"
 
     def texts(config: Any) -> list[str]:
         _, axes = plt.subplots()
