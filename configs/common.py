@@ -138,7 +138,8 @@ def default() -> ConfigDict:
     cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1 takes the remaining ones
     cfg.mesh.data = -1  # batch rows
     cfg.mesh.fsdp = 1  # batch rows, with parameters and optimiser state sharded along d_model
-    cfg.mesh.tensor = 1  # heads, d_ff and vocabulary: best kept within one host
+    # Heads, d_ff and, if it divides it, the vocabulary: best kept within one host.
+    cfg.mesh.tensor = 1
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)

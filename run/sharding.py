@@ -48,6 +48,10 @@ RULES = (
     (r"/w2$", P("tensor", "fsdp")),  # [f,d]
 )
 
+# The subwords' matrices, of which a tokenizer decides the size. One that `tensor` does not divide is whole along it: so
+# there is no padding, whose logits would have to be hidden, and every file has the true size.
+VOCABULARY = re.compile(r"(embed|softmax)$")
+
 
 def mesh_shape(cfg: ConfigDict, devices: int) -> tuple[int, ...]:
     """Returns the sizes of the axes (data, fsdp, tensor); one that is -1 in `config.mesh` takes the remaining devices.
@@ -123,8 +127,10 @@ def _hosts_along(shape: Sequence[int], hosts: int) -> list[int]:
 def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
     """Returns the shapes of `tree` (from `jax.eval_shape`), each with its sharding on the mesh by `RULES`.
 
+    A vocabulary that the axis `tensor` does not divide is not sharded along it.
+
     Raises:
-      UserError: a dimension is not divisible by the size of its mesh axis.
+      UserError: another dimension is not divisible by the size of its mesh axis.
       ValueError: an array of two or more dimensions matches no rule.
     """
 
@@ -132,6 +138,8 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
         # Not `flatten_dict`, since a training state is not of dicts alone.
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         spec = _spec(name, leaf.shape)
+        if len(spec) == 2 and VOCABULARY.search(name) and leaf.shape[0] % mesh.shape["tensor"]:
+            spec = P(None, spec[1])
         for size, axis in zip(leaf.shape, spec, strict=False):
             if axis is not None and size % mesh.shape[axis]:
                 raise UserError(

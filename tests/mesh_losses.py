@@ -43,7 +43,7 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     """Does all updates on the mesh of these sizes (data, fsdp, tensor), over as many devices as it needs."""
     cfg.mesh.data, cfg.mesh.fsdp, cfg.mesh.tensor = sizes
     mesh = make_mesh(cfg.mesh, jax.devices()[: int(np.prod(sizes))])
-    tokenizer, data, _ = prepare_all(cfg.data, folder / "tokenizer.model")
+    tokenizer, data, _ = prepare_all(cfg.data, folder / f"{cfg.data.vocab_size}.model")
     goal = objective(model_config(cfg, tokenizer.vocab_size), cfg.loss.eps_ls, cfg.loss.chunk)
     tx = optimizer(cfg.optim, cfg.model.d_model, cfg.steps)
     init, keys = partial(init_state, goal.init, tx), jax.random.split(jax.random.key(cfg.seed))
@@ -78,13 +78,15 @@ def train(cfg: ConfigDict, folder: Path, sizes: tuple[int, ...], accumulate: int
     }
 
 
-def main(folder: Path, cases: list[tuple[tuple[int, ...], int, str]]) -> None:
-    """Prints {"8x1x1 accumulate 1 hash": {...}, ...}."""
+def main(folder: Path, cases: list[tuple[tuple[int, ...], int, str, int]]) -> None:
+    """Prints {"8x1x1 accumulate 1 hash 304": {...}, ...}; the last is the size of the vocabulary."""
     cfg = config(folder)
     found = {}
-    for sizes, accumulate, bits in cases:
-        cfg.model.dropout_bits = bits
-        found[f"{'x'.join(map(str, sizes))} accumulate {accumulate} {bits}"] = train(cfg, folder, sizes, accumulate)
+    for sizes, accumulate, bits, vocabulary in cases:
+        cfg.model.dropout_bits, cfg.data.vocab_size = bits, vocabulary
+        found[f"{'x'.join(map(str, sizes))} accumulate {accumulate} {bits} {vocabulary}"] = train(
+            cfg, folder, sizes, accumulate
+        )
     print(json.dumps(found))
 
 
