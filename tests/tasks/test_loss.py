@@ -11,6 +11,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from tests import tiny
+from tests.tolerance import UNIT, rounding
 from vaswani.configs.common import default
 from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
@@ -19,7 +20,7 @@ from vaswani.model.embed import logits_of
 from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.tasks import MODULES, task, task_of
 from vaswani.tasks import vision as vision_task
-from vaswani.tasks.loss import chunks, cross_entropy, softmax_cross_entropy
+from vaswani.tasks.loss import chunks, cross_entropy, one_pass, softmax_cross_entropy
 
 
 def brute_force(logits_btv: np.ndarray, target_bt: np.ndarray, weights_bt: np.ndarray, eps_ls: float) -> tuple:
@@ -124,6 +125,19 @@ def test_only_two_reductions_read_the_logits() -> None:
 
     gradient = jax.grad(lambda *a: softmax_cross_entropy(*a, 0.1, 6).loss_sum, (0, 1))
     assert sorted(reductions(jax.make_jaxpr(gradient)(*factors()).jaxpr)) == ["reduce_max", "reduce_sum"]
+
+
+def test_one_pass_finds_the_logsumexp_of_two() -> None:
+    v = 300
+    x_pnv = np.random.default_rng(0).normal(scale=20.0, size=(1, 7, v)).astype(np.float32)
+    x_pnv[0, 0] += 1e4
+    x_pnv[0, 1, : v // 2] = -np.inf
+    x_pnv[0, 2] = -np.inf
+    largest_pn1 = x_pnv.max(axis=-1, keepdims=True).clip(min=-1e30).astype(np.float64)
+    with np.errstate(divide="ignore"):
+        expected_pn = (largest_pn1 + np.log(np.exp(x_pnv - largest_pn1).sum(axis=-1, keepdims=True)))[..., 0]
+    # Of each term of the sum a difference is rounded, an exponential, a product and a sum.
+    np.testing.assert_allclose(jax.jit(one_pass)(x_pnv), expected_pn, rtol=2 * UNIT, atol=rounding(4 * v))
 
 
 def test_in_bfloat16_the_gradient_of_the_logits_is_bfloat16_and_the_sums_float32() -> None:
