@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from lab.benchmarks.accelerator.process import in_fresh_process
+from lab.benchmarks.process import in_fresh_process
 from vaswani.command import run
 from vaswani.configs.common import default
 from vaswani.data.cache import prepare

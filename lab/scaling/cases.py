@@ -15,7 +15,7 @@ from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 from vaswani.train.aot.report import estimate
 
 RECORDS = Path("paper/records/compiled.jsonl")
-MEASURED = Path("lab/benchmarks/records/accelerator/step.json")
+MEASURED = Path("lab/gpu/records.jsonl")
 MEASURED_CHIP = "h200"  # of the same processors as the h100 that is compiled for, with more and faster memory
 PARTS = ("compute", "memory", "links", "network")
 SIZES = (
@@ -217,11 +217,16 @@ def _cells(report: dict[str, Any]) -> dict[str, str]:
     return cells
 
 
+def measured_parts() -> dict[str, dict[str, Any]]:
+    """Returns what was measured on a GPU, by the part of `lab.gpu`."""
+    return {record["part"]: record["found"] for record in read_json_lines(MEASURED, {"part": str, "found": dict})}
+
+
 def _checked(reports: dict[str, dict[str, Any]]) -> list[tuple[str, ...]]:
     """Returns the rows of estimates beside what was measured; the peak that was measured is that of a large product."""
-    parts = json.loads(MEASURED.read_text(encoding="utf-8"))["parts"]
+    found = measured_parts()
     chip = CHIPS[MEASURED_CHIP]
-    peak = 1e12 * parts["matrix peak"]["tflops"]
+    peak = 1e12 * found["step: matrix peak"]["tflops"]
     rows: list[tuple[str, ...]] = []
     for name, report in reports.items():
         program = report["train_middle"]
@@ -229,7 +234,7 @@ def _checked(reports: dict[str, dict[str, Any]]) -> list[tuple[str, ...]]:
         estimated = estimate(chip, program, positions, 1)
         by_measured_peak = estimate(chip._replace(peak=peak), program, positions, 1)
         model, _, _ = name.partition("-")
-        measured = parts[f"{model}: ours, cudnn, chunks of 8,192"]["milliseconds"]
+        measured = found[f"step: {model}: ours, cudnn, chunks of 8,192"]["milliseconds"]
         rows.append(
             (
                 name,

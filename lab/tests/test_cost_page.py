@@ -94,11 +94,6 @@ def test_what_to_measure_is_a_flag() -> None:
     assert (done.returncode, done.stderr) == (2, told)
 
 
-def test_a_report_without_its_folder_is_one_line() -> None:
-    done = commands.run("lab.benchmarks.accelerator.report")
-    assert done.returncode == 2 and done.stderr.startswith("error: no folder: ") and done.stderr.count("\n") == 1
-
-
 def test_one_processor_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     from lab.benchmarks import pipeline
 

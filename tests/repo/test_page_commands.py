@@ -44,7 +44,7 @@ SHELL = {"cd", "chmod", "done", "echo", "export", "for", "source", "wait"}
 PYTHON = {"python", ".venv/bin/python"}
 PIP = {"pip", ".venv/bin/pip"}
 NOT_OURS = {"venv"}  # modules after `python -m`
-FLAGLESS = {"lab.benchmarks.accelerator.report"}  # takes a folder
+FLAGLESS = {"lab.gpu.page"}
 ELSEWHERE_MADE = {"tar xf": "wmt16.en-de.joined-dict.transformer", "make quickstart": "runs/quickstart"}
 
 READS = {"baseline", "gold", "hypothesis", "init", "nbest", "parameters", "parsed", "reference", "runs", "source"}

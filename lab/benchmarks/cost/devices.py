@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from lab.benchmarks.accelerator.process import in_fresh_process
+from lab.benchmarks.process import in_fresh_process
 from vaswani.configs.common import default
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh

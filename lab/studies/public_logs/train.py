@@ -163,20 +163,14 @@ def bleu(objective: Objective, params: dict, corpus: Corpus) -> float:
     return bleu_as_is(hypotheses, [target for _, target in corpus.test.texts]).value
 
 
-def main(argv: list[str]) -> None:
-    options = flags.FLAGS
-    if not options.workdir:
-        raise UserError("--workdir=DIR: the folder of the run is missing")
-    cfg = get_config(f"{options.log}:{options.corpus}")
-    cfg.seed = options.seed
-    workdir = Path(options.workdir)
-    log = LOGS[options.log]._replace(order=options.order or LOGS[options.log].order)
+def train_seed(name: str, log: Log, cfg: ConfigDict, workdir: Path) -> dict[str, Any]:
+    """Trains a seed of a log to its end; returns its record, which WORKDIR/record.json has then, too."""
     done = train(log, cfg, workdir, log.epochs)
     launches = read_launches(workdir)
     record = {
         "study": "public_logs",
-        "log": options.log,
-        "seed": options.seed,
+        "log": name,
+        "seed": cfg.seed,
         **done,
         "git": [launch["git"] for launch in launches],
         "device": launches[-1]["device"],
@@ -184,6 +178,17 @@ def main(argv: list[str]) -> None:
         "hours": done["seconds"] / 3600,
     }
     write_text(workdir / "record.json", f"{json.dumps(record)}\n")
+    return record
+
+
+def main(argv: list[str]) -> None:
+    options = flags.FLAGS
+    if not options.workdir:
+        raise UserError("--workdir=DIR: the folder of the run is missing")
+    cfg = get_config(f"{options.log}:{options.corpus}")
+    cfg.seed = options.seed
+    log = LOGS[options.log]._replace(order=options.order or LOGS[options.log].order)
+    train_seed(options.log, log, cfg, Path(options.workdir))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ SYSTEM = ("/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu")
 
 
 def with_cublas_12(links: Path) -> dict[str, str]:
-    """Returns what to add to a row's environment: nothing if there is a cuBLAS 12, or no cuBLAS 13 to stand in for it.
+    """Returns what to add to a part's environment: nothing if there is a cuBLAS 12, or no cuBLAS 13 to stand in for it.
 
     `links` is a folder for the link, created if needed.
     """

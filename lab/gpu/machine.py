@@ -1,4 +1,4 @@
-"""What a record says of the machine: the device and its software, and its clocks before and after."""
+"""What a record says of the machine: the device, its driver, and the versions of what computes."""
 
 import importlib.metadata
 import os
@@ -7,18 +7,16 @@ import subprocess
 
 import jax
 
-from vaswani.run.folder import cpu_model, git
+from vaswani.run.folder import cpu_model
 
 PACKAGES = ("jax", "jaxlib", "flax", "torch", "ctranslate2", "jax-cuda13-plugin", "nvidia-cudnn-cu13", "nvidia-cublas")
 MISSING = "not installed"
-UNKNOWN = "unknown"  # the commit outside a git checkout, and in older records
 _STATE = ("clocks.sm", "clocks.max.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
 
 
-def machine() -> dict[str, str]:
-    """Returns the device and its driver, XLA's flags, the versions of Python and of the packages, and the commit."""
+def machine(context: object = None) -> dict[str, str]:
+    """Returns the device and its driver, XLA's flags, and the versions of Python and of the packages."""
     device = jax.devices()[0]
-    code = git()
     found = {
         "device": device.device_kind if is_gpu() else f"{device.device_kind}, {cpu_model()}",
         "platform": " ".join(device.client.platform_version.split()),  # of a GPU: CUDA's version
@@ -26,21 +24,18 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
     }
     if is_gpu():
-        found["driver"] = _ask(("driver_version",)).get("driver_version", "unknown")
+        found["driver"] = _query(("driver_version",)).get("driver_version", "unknown")
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = MISSING
-    found["commit"] = UNKNOWN
-    if code is not None:
-        found["commit"] = code["commit"] + (" and changes" if code["dirty"] else "")
     return found
 
 
 def state() -> dict[str, str]:
     """Returns the GPU's clocks, power and temperature now, as nvidia-smi writes them; nothing without a GPU."""
-    return _ask(_STATE) if is_gpu() else {}
+    return _query(_STATE) if is_gpu() else {}
 
 
 def is_gpu() -> bool:
@@ -53,7 +48,7 @@ def peak_memory() -> int:
     return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
 
 
-def _ask(fields: tuple[str, ...]) -> dict[str, str]:
+def _query(fields: tuple[str, ...]) -> dict[str, str]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", "--id=0"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=20)
