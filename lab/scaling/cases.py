@@ -218,8 +218,11 @@ def _cells(report: dict[str, Any]) -> dict[str, str]:
 
 
 def measured_parts() -> dict[str, dict[str, Any]]:
-    """Returns what was measured on a GPU, by the part of `lab.gpu`."""
-    return {record["part"]: record["found"] for record in read_json_lines(MEASURED, {"part": str, "found": dict})}
+    """Returns what was measured on a GPU, by the part of `lab.gpu`; of several records of a part, the first."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in read_json_lines(MEASURED, {"part": str, "found": dict}):
+        found.setdefault(record["part"], record["found"])
+    return found
 
 
 def _checked(reports: dict[str, dict[str, Any]]) -> list[tuple[str, ...]]:
