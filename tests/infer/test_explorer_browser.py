@@ -346,6 +346,9 @@ def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) ->
     returned = "document.querySelectorAll('.beam g.returned').length"
     opened(browser, file, view="beam", s="The old dog.", alpha=1)
     assert browser.value(columns) == 9 and browser.value(returned) == 6, "the search goes on after the best has ended"
+    scores = browser.value("[...document.querySelectorAll('.grid tr')].slice(1).map(row => row.cells[1].textContent)")
+    numbers = [float(score.replace("−", "-")) for score in scores]
+    assert len(numbers) > 1 and numbers == sorted(numbers, reverse=True), "the best first"
     opened(browser, file, view="beam", s="The old dog.", alpha=1, grown=7)
     assert browser.value(columns) == 7 and browser.value(returned) == 0, "nobody knows yet that it is the best"
 
