@@ -47,7 +47,7 @@ MINIATURE: dict[str, Any] = {
     "decode.extra_length": 1,
     "decode.checkpoint": "latest",
 }
-OF_MINIATURE = {"data.vocab_size": 300, "checkpoint.every_epochs": 0, "eval.every_epochs": 0, "eval.patience": 0}
+OF_MINIATURE = {"data.vocab_size": 400, "checkpoint.every_epochs": 0, "eval.every_epochs": 0, "eval.patience": 0}
 
 # The base recipe on short sentences: what so little text supports, and no more updates than time allows.
 TATOEBA: dict[str, Any] = {"data.vocab_size": 8_000, "eval.bleu_sentences": 0, "log_every": 100}
