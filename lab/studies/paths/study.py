@@ -8,12 +8,13 @@ from scipy import stats
 
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.paths.design import LAYERS, SEEDS
-from lab.studies.plots import legend
+from lab.studies.plots import MIXERS, legend
 from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
-from vaswani.paper.tables.trend import LEVEL, shown_p_value
+from vaswani.paper.tables.trend import LEVEL
+from vaswani.paper.tables.trend import shown_p_value as rounded_p
 from vaswani.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/paths/design.py"
@@ -63,6 +64,11 @@ def p_values(runs: Runs) -> dict[str, float]:
     base = of_rows.pop(BASE)
     found = stats.dunnett(*of_rows.values(), control=base, rng=np.random.default_rng(0))
     return dict(zip(of_rows, map(float, found.pvalue), strict=True))
+
+
+def shown_p_value(p: float) -> str:
+    """Returns p in two digits; Dunnett's is a numerical integral, which says nothing of digits below 1e-6."""
+    return rounded_p(p) if p >= 1e-6 else "< 1e-06"
 
 
 def verdict_of(name: str, runs: Runs) -> Verdict:
@@ -120,7 +126,7 @@ def plot(records: Records, path: Path) -> None:
             if row.scored:
                 norms_sk = norms(row)[:, 1:]
                 # A gradient of 0 has no place on a logarithmic scale: the local layers end where they reach no further.
-                curve(axes, np.arange(1, 1 + norms_sk.shape[1]), np.where(norms_sk > 0, norms_sk, np.nan), place, name)
+                curve(axes, np.arange(1, 1 + norms_sk.shape[1]), np.where(norms_sk > 0, norms_sk, np.nan), place, MIXERS[name])
         axes.set(xlabel="distance t - s", ylabel="|d loss(t) / d x(s)|", xscale="log", yscale="log")
         legend(figure, axes, 4)
 
