@@ -135,13 +135,13 @@ def read_back(rows_hs, width=8, size=4):
 layouts = {
     "one head, half and half": [[0.5, 0.5, 0]],
     "one head, more of the first": [[0.8, 0.2, 0]],
-    "one head, the first alone": [[1, 0, 0]],
-    "two heads, a word each": [[1, 0, 0], [0, 1, 0]],
+    "one head, the first alone": [[1.0, 0, 0]],
+    "two heads, a word each": [[1.0, 0, 0], [0.0, 1, 0]],
 }
-for name, rows_hs in layouts.items():
-    first, second = read_back(np.array(rows_hs))
+for name, weights in layouts.items():
+    first, second = read_back(np.array(weights))
     print(f"{name:<28} first word {first:.2f}, second word {second:.2f}")
-    assert abs(first + second - len(rows_hs)) < 0.02
+    assert abs(first + second - len(weights)) < 0.02
 
 # %% [markdown]
 # One head sends one mean. What it gains for one word it loses for the other, whatever the weights, and its eight

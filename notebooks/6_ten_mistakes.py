@@ -365,7 +365,7 @@ else:
 if has_torch:
     module = torch.nn.MultiheadAttention(d, h, batch_first=True, dtype=torch.float64).eval()
 
-    def masked(hidden_ts):
+    def with_mask(hidden_ts):
         def run(x_td):
             x_btd = torch.tensor(x_td)[None]
             with torch.no_grad():
@@ -374,7 +374,7 @@ if has_torch:
         return run
 
     for name, hidden_ts in (("wrong", causal_ts), ("right", ~causal_ts)):
-        moved = moved_by_the_last_token(masked(hidden_ts))
+        moved = moved_by_the_last_token(with_mask(hidden_ts))
         print(f"{name}: moved by the last token {moved.round(3)}")
         assert (moved[:-1].max() > 0.01) == np.isnan(moved[-1]) == (name == "wrong")
 

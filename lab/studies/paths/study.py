@@ -125,8 +125,9 @@ def plot(records: Records, path: Path) -> None:
         for place, (name, row) in enumerate(ROWS.find(records).items()):
             if row.scored:
                 norms_sk = norms(row)[:, 1:]
+                distances = np.arange(1, 1 + norms_sk.shape[1])
                 # A gradient of 0 has no place on a logarithmic scale: the local layers end where they reach no further.
-                curve(axes, np.arange(1, 1 + norms_sk.shape[1]), np.where(norms_sk > 0, norms_sk, np.nan), place, MIXERS[name])
+                curve(axes, distances, np.where(norms_sk > 0, norms_sk, np.nan), place, MIXERS[name])
         axes.set(xlabel="distance t - s", ylabel="|d loss(t) / d x(s)|", xscale="log", yscale="log")
         legend(figure, axes, 4)
 
