@@ -102,9 +102,10 @@ def train(
 
         # What is jitted; nothing is compiled before the first batch is there.
         accumulate = cfg.optim.accumulate
-        train_step = make_train_step(
-            job.objective, tx, accumulate, shardings(placed), options, is_split=_is_split(cfg, mesh)
-        )
+        # Each row length is another shape, and on a CPU the compiler takes seconds for it.
+        on_one_cpu = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+        is_split = on_one_cpu and len(row_lengths(cfg.data)) > 1
+        train_step = make_train_step(job.objective, tx, accumulate, shardings(placed), options, is_split=is_split)
         diagnose = make_diagnosis(job.objective, tx, accumulate)
         eval_step = make_eval_step(job.objective, options)
 
@@ -176,17 +177,6 @@ def train(
             if ended:
                 reporter.message(f"{workdir} has ended: {patience}")
     return signals.exit_code
-
-
-def _is_split(cfg: ConfigDict, mesh: Mesh) -> bool:
-    """Returns whether an update is two programs: where they save seconds, and their bits are known to be those of one.
-
-    On a CPU the compiler takes seconds for each row length. AdamW, with decay and averaged parameters, has other bits.
-    """
-    on_one_cpu = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
-    is_plain_adam = cfg.optim.name == "adam" and cfg.optim.ema == 0 and cfg.optim.accumulate == 1
-    in_float32 = cfg.model.dtype == "float32" and not cfg.cpu_bfloat16
-    return on_one_cpu and is_plain_adam and in_float32 and len(row_lengths(cfg.data)) > 1
 
 
 def _restore(

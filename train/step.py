@@ -143,8 +143,8 @@ def make_train_step(
 class SplitStep:
     """An update in two programs; the second does not depend on the batch, and compiles once for all shapes.
 
-    The compiler has less to do for each further shape. All of the gradient is in memory at once. Of Adam without
-    averages and microbatches the bits are those of one program; of AdamW they are not.
+    The bits are those of one program, and the compiler has half as much to do for each further shape. But all of the
+    gradient is in memory at once.
     """
 
     gradient: Any  # (state, batch, key) -> (loss, gradient of its sum, input tokens)

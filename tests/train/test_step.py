@@ -130,15 +130,27 @@ def test_the_old_state_is_donated(is_split: bool) -> None:
     assert state.params["embed"].is_deleted()
 
 
-def test_two_programs_make_the_same_bits_as_one() -> None:
+RECIPES: dict[str, dict[str, Any]] = {
+    "adam": {"clip_norm": 1.0},
+    "adamw": {"weight_decay": 0.1, "ema": 0.9},
+    "muon": {},
+    "ademamix": {},
+    "adafactor": {},
+    "schedule_free_adamw": {},
+}
+
+
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["adam", *(pytest.param(each, marks=pytest.mark.slow) for each in [*RECIPES][1:])])
+def test_two_programs_make_the_same_bits_as_one(name: str, accumulate: int) -> None:
     cfg = default().optim
-    cfg.update({"lr": 0.1, "warmup": 1, "schedule": "constant", "clip_norm": 1.0})
+    cfg.update({"name": name, "lr": 0.1, "warmup": 1, "schedule": "constant", **RECIPES[name]})
     config = replace(model_config(P_drop=0.5, bits="hash"), biases=True)
     goal, tx = objective(config, EPS_LS), optimizer(cfg, 8, 10)
 
     def trained(is_split: bool) -> tuple[TrainState, Sums]:
         state = init_state(goal.init, tx, jax.random.key(0))
-        step = make_train_step(goal, tx, 1, is_split=is_split)
+        step = make_train_step(goal, tx, accumulate, is_split=is_split)
         for _ in range(3):
             state, sums = step(state, batch(), KEY)
         return state, sums
