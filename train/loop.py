@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
-from vaswani.data.pipeline import row_lengths
 from vaswani.errors import UserError
 from vaswani.keys import flat
 from vaswani.run.changes import check_unchanged
@@ -102,10 +101,7 @@ def train(
 
         # What is jitted; nothing is compiled before the first batch is there.
         accumulate = cfg.optim.accumulate
-        # Each row length is another shape, and on a CPU the compiler takes seconds for it.
-        on_one_cpu = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
-        is_split = on_one_cpu and len(row_lengths(cfg.data)) > 1
-        train_step = make_train_step(job.objective, tx, accumulate, shardings(placed), options, is_split=is_split)
+        train_step = make_train_step(job.objective, tx, accumulate, shardings(placed), options)
         diagnose = make_diagnosis(job.objective, tx, accumulate)
         eval_step = make_eval_step(job.objective, options)
 

@@ -1,8 +1,6 @@
 """One update, and one validation batch, as pure functions of (state, batch, key)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -59,8 +57,6 @@ def make_train_step(
     accumulate: int,
     shardings: Any = None,
     options: CompilerOptions | None = None,
-    *,
-    is_split: bool = False,
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
     """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
@@ -75,7 +71,6 @@ def make_train_step(
       accumulate: number of microbatches; must divide the batch's rows.
       shardings: of the state, from `run.sharding.shardings`; None leaves them to the compiler.
       options: of the compiler; None for its own.
-      is_split: makes two programs of it, `SplitStep`.
     """
 
     def loss_and_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
@@ -106,56 +101,27 @@ def make_train_step(
         total, _ = jax.lax.scan(add, (no_loss, no_gradient), microbatches)
         return total
 
-    def gradient(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[Loss, dict, Int[Array, ""]]:
+    def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
         # Forward and backward, at the parameters themselves, unless the optimiser is schedule-free.
         compute = loss_and_gradient if accumulate == 1 else accumulate_gradient
         point = gradient_point(state.params, state.opt_state)
-        loss, gradient_of_sum = compute(point, batch, noise_of(objective, state, batch, key))
-        # Segment 0 is padding.
-        input_tokens = jnp.int32(0)
-        for tokens in objective.tokens(batch):
-            input_tokens += jnp.sum(tokens.segments_bt != 0, dtype=jnp.int32)
-        return loss, gradient_of_sum, input_tokens
-
-    def update(
-        state: TrainState, loss: Loss, gradient_of_sum: dict, input_tokens: Int[Array, ""]
-    ) -> tuple[TrainState, Sums]:
+        loss, gradient = compute(point, batch, noise_of(objective, state, batch, key))
         # Of the mean over the batch's tokens; where there is none it is 0, not NaN.
-        gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient_of_sum)
+        gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
+
         # Adam, at the rate of equation 3 (section 5.3), or what `config.optim` has in their place.
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
+
+        # What is reported. Segment 0 is padding.
+        input_tokens = jnp.int32(0)
+        for tokens in objective.tokens(batch):
+            input_tokens += jnp.sum(tokens.segments_bt != 0, dtype=jnp.int32)
         sums = Sums(loss, input_tokens, gradient_norm=optax.tree.norm(gradient))
         return TrainState(state.step + 1, params, opt_state), sums
 
-    def train_step(state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
-        return update(state, *gradient(state, batch, key))
-
     out_shardings = None if shardings is None else (shardings, None)
-    jit = partial(jax.jit, compiler_options=options)
-    if is_split:
-        # The optimiser's state is an argument of both, so that the memory of the first is that of an update.
-        return SplitStep(jit(gradient, keep_unused=True), jit(update, donate_argnums=0, out_shardings=out_shardings))
-    return jit(train_step, donate_argnums=0, out_shardings=out_shardings)
-
-
-@dataclass(frozen=True)
-class SplitStep:
-    """An update in two programs; the second does not depend on the batch, and compiles once for all shapes.
-
-    The bits are those of one program, and the compiler has half as much to do for each further shape. But all of the
-    gradient is in memory at once.
-    """
-
-    gradient: Any  # (state, batch, key) -> (loss, gradient of its sum, input tokens)
-    update: Any  # (state, loss, gradient, input tokens) -> (state, sums)
-
-    def __call__(self, state: TrainState, batch: Batch, key: PRNGKeyArray) -> tuple[TrainState, Sums]:
-        return self.update(state, *self.gradient(state, batch, key))
-
-    def lower(self, state: TrainState, batch: Batch, key: PRNGKeyArray) -> Any:
-        """Lowers the first program, which needs more memory than the second."""
-        return self.gradient.lower(state, batch, key)
+    return jax.jit(train_step, donate_argnums=0, out_shardings=out_shardings, compiler_options=options)
 
 
 def make_eval_step(objective: Objective, options: CompilerOptions | None = None) -> Callable[[dict, Batch], Loss]:

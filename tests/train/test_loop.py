@@ -151,8 +151,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
 ) -> None:
     make = loop.make_train_step
 
-    def poisoned(*args: object, **options: object) -> Callable:
-        train_step = make(*args, **options)
+    def poisoned(*args: object) -> Callable:
+        train_step = make(*args)
 
         def step(state: object, batch: object, key: object) -> tuple:
             state, sums = train_step(state, batch, key)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,26 +18,17 @@ from vaswani.train.metrics import Reporter
 from vaswani.train.start import compiled_memory, config_line, peak_memory
 from vaswani.train.step import Sums
 
-ONE = ["train_step"]
-TWO = ["gradient", "gradient", "update"]  # one for each shape of batch, one for all
 
-
-@pytest.mark.parametrize(("buckets", "programs"), [((48,), ONE), ((16, 48), TWO)])
 def test_a_start_says_what_it_does_and_compiles_the_update_once(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-    caplog: pytest.LogCaptureFixture,
-    buckets: tuple[int, ...],
-    programs: list[str],
+    tmp_path: Path, capsys: pytest.CaptureFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     cfg = tiny.training_config(tmp_path)
-    cfg.data.buckets = buckets
     cfg.steps = 3
     cfg.model.d_ff = 4096  # or the state would be less than the line's one decimal can tell
     with jax.log_compiles(True), caplog.at_level(logging.WARNING, "jax"):
         assert loop.train(cfg, tmp_path / "run", config_line="config: some.py") == 0
-    compiled = re.findall(r"Finished XLA compilation of jit\((train_step|gradient|update)\)", caplog.text)
-    assert sorted(compiled) == programs
+    compiled = [one for one in caplog.messages if one.startswith("Finished XLA compilation of jit(train_step)")]
+    assert len(compiled) == 1
     assert "XLA compilation of jit(not_equal)" not in caplog.text, "counting positions computes nothing"
     lines = capsys.readouterr().err.splitlines()
     start = lines.index("config: some.py")

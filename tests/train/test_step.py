@@ -1,8 +1,6 @@
 """One update: accumulation changes nothing, padding rows change nothing, dropout follows the step."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +9,9 @@ import optax
 import pytest
 
 from tests.tiny import batch
-from vaswani.configs.common import default
 from vaswani.data.batching import Batch
 from vaswani.model.config import ModelConfig
 from vaswani.tasks.translation import objective
-from vaswani.train.optim import optimizer
 from vaswani.train.step import Sums, TrainState, init_state, make_eval_step, make_train_step, noise_of
 
 EPS_LS = 0.1
@@ -123,44 +119,7 @@ def test_dropout_differs_between_updates_and_rows_and_nothing_else() -> None:
     assert float(both) != pytest.approx(2 * float(alone), rel=1e-4)
 
 
-@pytest.mark.parametrize("is_split", [False, True])
-def test_the_old_state_is_donated(is_split: bool) -> None:
+def test_the_old_state_is_donated() -> None:
     state = fresh(model_config())
-    make_train_step(objective(model_config(), EPS_LS), TX, 1, is_split=is_split)(state, batch(), KEY)
+    step_of(model_config())(state, batch(), KEY)
     assert state.params["embed"].is_deleted()
-
-
-RECIPES: dict[str, dict[str, Any]] = {
-    "adam": {"clip_norm": 1.0},
-    "adamw": {"weight_decay": 0.1, "ema": 0.9},
-    "muon": {},
-    "ademamix": {},
-    "adafactor": {},
-    "schedule_free_adamw": {},
-}
-
-
-@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["adam", *(pytest.param(each, marks=pytest.mark.slow) for each in [*RECIPES][1:])])
-def test_two_programs_make_the_same_bits_as_one(name: str, accumulate: int) -> None:
-    cfg = default().optim
-    cfg.update({"name": name, "lr": 0.1, "warmup": 1, "schedule": "constant", **RECIPES[name]})
-    config = replace(model_config(P_drop=0.5, bits="hash"), biases=True)
-    goal, tx = objective(config, EPS_LS), optimizer(cfg, 8, 10)
-
-    def trained(is_split: bool) -> tuple[TrainState, Sums]:
-        state = init_state(goal.init, tx, jax.random.key(0))
-        step = make_train_step(goal, tx, accumulate, is_split=is_split)
-        for _ in range(3):
-            state, sums = step(state, batch(), KEY)
-        return state, sums
-
-    jax.tree.map(np.testing.assert_array_equal, trained(is_split=True), trained(is_split=False))
-
-
-def test_the_optimiser_compiles_once_for_all_shapes_of_batch() -> None:
-    step: Any = make_train_step(objective(model_config(), EPS_LS), TX, 1, is_split=True)
-    state = fresh(model_config())
-    for rows in (2, 4, 2):
-        state, _ = step(state, batch(rows=rows), KEY)
-    assert (step.gradient._cache_size(), step.update._cache_size()) == (2, 1)

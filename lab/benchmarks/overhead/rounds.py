@@ -51,7 +51,7 @@ class Update:
         self.lower = step.lower
         self._state: Any = None
         self._batches: list[tuple[Any, jax.Array]] = []
-        self._shapes: set[tuple[int, ...]] = set()
+        self._programs = 0
 
     def __call__(self, state: Any, batch: Any, key: jax.Array) -> Any:
         """Makes one update of the loop."""
@@ -65,9 +65,6 @@ class Update:
         batches = self._batches
         self._batches = []
         counts = []
-        shapes = {jax.tree.leaves(batch)[0].shape for batch, _ in batches}
-        has_compiled = not shapes <= self._shapes
-        self._shapes |= shapes
         clock = Clock()
         for batch, key in batches:
             self._state, sums = self._step(self._state, batch, key)
@@ -75,6 +72,9 @@ class Update:
         jax.block_until_ready(self._state)
         span = clock.read()
         tokens = int(sum(map(float, counts)))
+        programs = self._step._cache_size()
+        has_compiled = programs > self._programs
+        self._programs = programs
         return span, tokens, has_compiled
 
 
@@ -120,8 +120,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     replaced: Any = loop
     make, validate, save = replaced.make_train_step, replaced.validate, Checkpoints.save
 
-    def make_update(*arguments: Any, **options: Any) -> Any:
-        made.append(Update(make(*arguments, **options)))
+    def make_update(*arguments: Any) -> Any:
+        made.append(Update(make(*arguments)))
         return made[0]
 
     @wraps(validate)
