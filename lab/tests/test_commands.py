@@ -46,19 +46,18 @@ def test_a_reader_that_has_gone_ends_a_benchmark_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "flag", "name", "why"),
+    ("what", "name", "why"),
     [
-        ("all", "html", "a.svg", "this is a folder; name a file"),
-        ("layers", "plot", "a.svg", "this is a folder; name a file"),
-        ("layers", "plot", "file", r"its name must end in \.svg or \.png or \.pdf"),
-        ("cards", "plot", "a.svg", "only a study has a figure to put there: layers, "),
+        ("layers", "a.svg", "this is a folder; name a file"),
+        ("layers", "file", r"its name must end in \.svg or \.png or \.pdf"),
+        ("cards", "a.svg", "only a study has a figure to put there: layers, "),
     ],
 )
-def test_outputs_are_checked_before_runs_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, flag: str, name: str, why: str
+def test_the_figure_s_file_is_checked_before_runs_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, name: str, why: str
 ) -> None:
     monkeypatch.setattr(command, "read", lambda folder: pytest.fail("too late"))
     (tmp_path / "a.svg").mkdir()
-    flags = {"html": None, "plot": None, "runs": str(tmp_path), flag: str(tmp_path / name)}
-    with pytest.raises(UserError, match=rf"^--{flag}=.*{why}"):
+    flags = {"plot": str(tmp_path / name), "runs": str(tmp_path)}
+    with pytest.raises(UserError, match=rf"^--plot=.*{why}"):
         command.show(what, SimpleNamespace(**flags))
