@@ -14,6 +14,7 @@ from vaswani.checked_json import check, read_json, read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.markers import rewritten
+from vaswani.numbers import from_nll
 from vaswani.paper.drawing import colour, drawn
 from vaswani.table import NOT_RUN, Table, as_markdown, number
 
@@ -188,7 +189,10 @@ def dunnett(runs: Runs) -> str:
 
 def _perplexity(runs: Runs, cell: Cell) -> str:
     mean = float(np.mean(log_perplexities(runs, cell)))
-    return number(math.exp(mean), 1) if math.isfinite(mean) else "not finite"
+    if not math.isfinite(mean):
+        return "not finite"
+    perplexity = from_nll(mean)
+    return number(perplexity, 1) if math.isfinite(perplexity) else "above 1e300"
 
 
 def _verdict(runs: Runs, cell: Cell) -> str:
