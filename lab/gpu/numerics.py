@@ -27,7 +27,7 @@ WIDTHS = (16, 32, 64, 128)  # d_k = d_v of the rows of Table 3 that cuDNN takes
 
 def kernel(context: Context, width: int) -> dict[str, Any]:
     """Returns the largest relative error of heads and gradients over packed, causal and cross attention."""
-    impl = "einsum" if context.tiny else "cudnn"
+    impl = "chunked" if context.tiny else "cudnn"  # which runs on a GPU alone
     rng = np.random.default_rng(0)
     packed_bt = jnp.asarray(np.sort(rng.integers(1, 6, (4, 128)), axis=1), jnp.int32)
     source_bs = jnp.asarray(np.sort(rng.integers(1, 6, (4, 96)), axis=1), jnp.int32)
