@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     from lab.gpu.machine import machine
     from lab.gpu.parts import PARTS, check_supplies
 
-    chosen = [part for part in PARTS if not options.only or part.name.split(":")[0] in options.only]
+    chosen = [part for part in PARTS if not options.only or part.name.startswith(tuple(options.only))]
     if not chosen:
         groups = dict.fromkeys(part.name.split(":")[0] for part in PARTS)
         raise UserError(f"--only={','.join(options.only)}: there is no such part; there are {', '.join(groups)}")
