@@ -17,7 +17,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "notebooks/*.md", "notebooks/*.ipynb")
-PAGES += ("lab/README.md", "lab/docs/*.md", "lab/studies/*/README.md")
+PAGES += ("lab/README.md", "lab/docs/*.md", "lab/residuals/README.md", "lab/studies/*/README.md")
 STYLE = ROOT / "docs" / "site.css"
 LINK = re.compile(r"\]\(([^():#\s]+)")
 FIRST = "/__init__.py"
