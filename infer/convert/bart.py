@@ -17,9 +17,14 @@ from vaswani.infer.convert import table
 from vaswani.infer.convert.bart_names import BIAS, config_of, finished, stacks
 from vaswani.infer.convert.fairseq import FIRST_POSITION, PAD, TABLE_LENGTH, sinusoids
 from vaswani.infer.convert.folders import Imported
-from vaswani.infer.convert.marian import read_vocabulary
 from vaswani.infer.convert.settings import obey, require
-from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_tokenizer, tokenizer_settings
+from vaswani.infer.convert.vocabulary import (
+    our_pieces,
+    our_rows,
+    read_tokenizer,
+    read_vocabulary,
+    tokenizer_settings,
+)
 from vaswani.infer.convert.weights import Weights
 
 _TABLE = "shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight  embed  v d\n"

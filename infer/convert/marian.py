@@ -11,12 +11,11 @@ import numpy as np
 from ml_collections import ConfigDict
 from safetensors.numpy import save_file
 
-from vaswani.checked_json import read_json
 from vaswani.data.imported import Marian
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError
 from vaswani.files import read_bytes, write_json, write_text
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import table
@@ -31,8 +30,8 @@ from vaswani.infer.convert.check import (
     scored_pairs,
 )
 from vaswani.infer.convert.folders import Imported
-from vaswani.infer.convert.settings import BOOL, ID, SIZE, obey
-from vaswani.infer.convert.vocabulary import our_pieces, our_rows
+from vaswani.infer.convert.settings import BOOL, SIZE, obey
+from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_vocabulary
 from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.model.config import ACTIVATIONS, ModelConfig
@@ -300,19 +299,6 @@ def _sinusoids(positions: int, d_model: int) -> np.ndarray:
     """Returns a table of ours in their order."""
     table_ld = np.array(sinusoids(jnp.arange(positions)[None], d_model)[0])
     return np.ascontiguousarray(table_ld[:, sines_first(d_model)])
-
-
-def read_vocabulary(path: Path, size: int) -> dict[str, int]:
-    """Returns the ids of all pieces, of which each is below `size` and no two are the same."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; the tokenizer must be Marian's: vocab.json, source.spm and target.spm")
-    tokens = read_json(path, {"<unk>": int})
-    for piece, number in tokens.items():
-        if not ID.fits(number) or number >= size:
-            raise UserError(f"{path}: the id of {shown(piece)} is {shown(number)}; it must be below {size}")
-    if len(set(tokens.values())) < len(tokens):
-        raise UserError(f"{path}: two of its pieces have the same id")
-    return tokens
 
 
 def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:

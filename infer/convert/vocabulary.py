@@ -12,6 +12,7 @@ from vaswani.data.symbols import SPECIALS
 from vaswani.errors import UserError, shown
 from vaswani.files import read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.convert.settings import ID
 from vaswani.infer.convert.table import AXES
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
@@ -133,3 +134,16 @@ def tokenizer_settings(folder: Path, name: str = "tokenizer_config.json") -> dic
     """Returns what a file says of a folder's tokenizer; nothing if it is not there."""
     path = folder / name
     return read_json(path, dict, widest=_NO_LIMIT) if path.is_file() else {}
+
+
+def read_vocabulary(path: Path, size: int) -> dict[str, int]:
+    """Returns the ids of all pieces, of which each is below `size` and no two are the same."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; the tokenizer must be Marian's: vocab.json, source.spm and target.spm")
+    tokens = read_json(path, {"<unk>": int})
+    for piece, number in tokens.items():
+        if not ID.fits(number) or number >= size:
+            raise UserError(f"{path}: the id of {shown(piece)} is {shown(number)}; it must be below {size}")
+    if len(set(tokens.values())) < len(tokens):
+        raise UserError(f"{path}: two of its pieces have the same id")
+    return tokens
