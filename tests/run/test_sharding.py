@@ -30,9 +30,11 @@ CASES = [
     ((2, 2, 2), 1, "hash", 304),
     ((1, 8, 1), 1, "hash", 304),
     ((1, 1, 8), 1, "hash", 304),
-    ((1, 1, 1), 1, "hash", 301),
-    ((2, 2, 2), 1, "hash", 301),
-    ((1, 1, 8), 1, "hash", 301),
+    # A vocabulary that 8 does not divide. Not 301: there a unit of the decoder is 0 within rounding in update 13, where
+    # ReLU has either of two gradients, and the losses part by 3e-4.
+    ((1, 1, 1), 1, "hash", 299),
+    ((2, 2, 2), 1, "hash", 299),
+    ((1, 1, 8), 1, "hash", 299),
     ((1, 1, 1), 4, "hash", 304),
     ((2, 2, 2), 2, "hash", 304),
     ((1, 1, 1), 1, "threefry", 304),
@@ -56,10 +58,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[1:], ids=name)
 def test_twenty_updates_are_the_same_on_every_mesh_with_dropout(found: dict, case) -> None:
-    """Of a vocabulary that stays whole, ten: on one mesh rounding grows to 3e-4 of the loss in the ten after them."""
     reference = found[f"1x1x1 accumulate 1 {case[2]} {case[3]}"]["losses"]
-    updates = 20 if case[3] == 304 else 10
-    assert found[name(case)]["losses"][:updates] == pytest.approx(reference[:updates], rel=1e-5)
+    assert found[name(case)]["losses"] == pytest.approx(reference, rel=1e-5)
     assert reference[-1] < reference[0]
 
 
