@@ -47,7 +47,8 @@ def default() -> ConfigDict:
     cfg.data.classes = ""  # of task="classification", as "present,past"
     cfg.data.tokens_per_batch = 25_000  # positions per side in one update, over the whole cluster; section 5.1
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
-    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)  # row lengths; each is compiled
+    # Row lengths, each of which is compiled.
+    cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)
     cfg.data.pack_length = 256  # row length for batching="pack" and "window"
 
     cfg.image = ConfigDict()  # for task="vision", whose corpora are images (data/images.py lists them)
@@ -75,13 +76,14 @@ def default() -> ConfigDict:
     cfg.model.max_positions = 1024  # rows of the table of learned positions; no other kind has a limit
     # "shaw": tokens; greater distances are not told apart. It takes a float32 array [b,t,s,2 max_distance + 1].
     cfg.model.max_distance = 16
-    cfg.model.norm = "post"  # post: LN(x + f(x)), the paper | pre: x + f(LN(x)), a final LN | deep: DeepNorm | none
+    # post: LN(x + f(x)), the paper's | pre: x + f(LN(x)), and a last LN | deep: DeepNorm | none: x + f(x)
+    cfg.model.norm = "post"
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
     cfg.model.residual = True  # False: f(x) in place of x + f(x), no residual connections
     cfg.model.norm_embeddings = False  # True: a layer norm of a translator's embeddings, as in BART
-    # With a gate: geglu | geglu_tanh (T5 v1.1's) | swiglu.
-    cfg.model.activation = "relu"  # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu
+    # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu; with a gate: geglu | geglu_tanh (T5 v1.1's) | swiglu.
+    cfg.model.activation = "relu"
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
     cfg.model.feed_forward_biases = True  # b_1 and b_2 of section 3.3; T5 has none
     cfg.model.scores = "dot"  # of queries and keys: dot (products) | additive (Bahdanau et al.), slow and large
@@ -95,13 +97,14 @@ def default() -> ConfigDict:
     cfg.model.tie_embeddings = True
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
     cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
-    cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash: a base update on a CPU is 4 to 6 % faster
+    cfg.model.dropout_bits = "threefry"  # threefry (jax.random) | hash, which is faster
     # einsum | chunked (exact as well, faster on long rows, in less memory) | a fused kernel: splash (TPU), cudnn (GPU,
     # bfloat16) | auto: einsum for rows up to 256, and for longer ones the device's kernel or chunked, if these support
     # the other keys; it was timed on a CPU only.
     cfg.model.attention_impl = "auto"
     cfg.model.mixer = "attention"  # or in its place: restricted | strided | linear | recurrent | convolution
-    cfg.model.neighbours = 15  # r of "restricted": positions that each attends to, section 4; "strided" adds every r-th
+    # r of "restricted", section 4: positions that each attends to; "strided" adds every r-th.
+    cfg.model.neighbours = 15
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
     # For task="recurrent_translation", what its decoder knows of the source: fixed (the encoder's last states) |

@@ -125,12 +125,11 @@ def beam_tree(
     inputs_bs = np.zeros((1, width), np.int32)
     inputs_bs[0, : len(source_ids)] = source_ids
     rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat)
-    is_free = rules == Rules()
     begin = tokenizer.target.begin
-    if begin:
-        is_free = False
+    if begin:  # with the token of a language
         rules = replace(rules, prefix_bp=jnp.asarray([begin]), given=len(begin))
-    arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": None if is_free else rules}
+    has_rules = begin or rules != Rules()
+    arrays = {"inputs_bs": jnp.asarray(inputs_bs), "rules": rules if has_rules else None}
     return _recorded(model, params, arrays, tokenizer, decoding, text)
 
 

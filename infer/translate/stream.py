@@ -121,9 +121,9 @@ class Chunk(NamedTuple):
 class Lines:
     """Translates whole lines.
 
-    With `require`, a line is TEXT <tab> PREFIX ("prefix" or "characters") or TEXT <tab> PHRASE <tab> ...
-    ("phrases"). With `mbr`, a
-    metric of `infer.translate.consensus`, a line's only output is the consensus of its translations, in `language`.
+    With `require`, a line is TEXT <tab> PREFIX ("prefix" or "characters") or TEXT <tab> PHRASE <tab> ... ("phrases").
+    With `mbr`, a metric of `infer.translate.consensus`, a line's only output is the consensus of its translations, in
+    `language`.
     """
 
     translator: Translator

@@ -23,11 +23,11 @@ from absl import flags
 from vaswani.command import run
 from vaswani.files import write_text
 from vaswani.table import Table, as_text
+from vaswani.train.aot.hlo import size
 from vaswani.train.compile import prepare
 
 SMALL = 2_000_000  # bytes, below which a kernel is little more than its launch
 NO_KERNEL = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "iota"}
-BITS = {"pred": 8, "bf16": 16}
 
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(")
@@ -137,15 +137,6 @@ class Program:
         return 2 * summed * math.prod(int(length) for length in result.split(",") if length)
 
 
-def size(shape: str) -> int:
-    """Returns the bytes of all arrays of a shape."""
-    total = 0
-    for element, lengths in _ARRAY.findall(shape):
-        bits = BITS.get(element) or int(re.findall(r"\d+", element)[0])
-        total += math.prod(int(length) for length in lengths.split(",") if length) * bits // 8
-    return total
-
-
 def counted(kernels: list[Kernel], peak: float, bandwidth: float) -> dict[str, dict[str, float]]:
     """Counts the kernels of each kind, and all: their number, bytes, operations and floor."""
     kinds = sorted({kernel.kind for kernel in kernels})
@@ -204,6 +195,7 @@ def main(argv: list[str]) -> None:
         write_text(Path(options.keep), text)
     chip = CHIPS["h200"]
     kinds = counted(list(Program(text).kernels()), chip.peak, chip.memory_bandwidth)
+    # The first lines of programs.jsonl are of the loss in two passes; today's code has one.
     about = {"model": options.model, "flags": options.flags, "jax": version("jax"), "one_pass": True}
     about["temporaries_gib"] = temporaries / GIB
     print(json.dumps(about | {"kinds": kinds}) if options.json else as_text(table("kind", kinds, [str(about)])))

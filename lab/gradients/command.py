@@ -29,7 +29,8 @@ def main(options: Any) -> None:
     for workdir in options.workdir:
         model_run = open_run(workdir, options.checkpoint, "language_model")
         path = evaluation_file(model_run)
-        norms_k = norms_by_distance(model_run.model_config, model_run.params, first_rows(model_run, options.rows))
+        rows = first_rows(model_run, options.rows)
+        norms_k = norms_by_distance(model_run.model_config, model_run.params, rows)
         print(as_text(table(workdir, norms_k)), flush=True)  # first, since the run may not be writable
         write_json(path, {**read_json(path, dict), "gradient_norms": norms_k.tolist()})
 
@@ -56,7 +57,8 @@ def norms_by_distance(config: ModelConfig, params: dict, rows: Sequence[Batch | 
 
     def losses(x_td: Float[Array, "t d"], params: dict, batch: Batch | TextBatch) -> Float[Array, " t"]:
         """The loss at each position, as a function of the vectors that the first layer reads."""
-        log_probs_btv = jax.nn.log_softmax(model.apply({"params": params}, x_td[None], batch.target, method=above))
+        logits_btv = model.apply({"params": params}, x_td[None], batch.target, method=above)
+        log_probs_btv = jax.nn.log_softmax(logits_btv)
         return -jnp.take_along_axis(log_probs_btv[0], batch.labels_bt[0][:, None], axis=-1)[:, 0]
 
     @jax.jit

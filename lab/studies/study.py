@@ -54,12 +54,12 @@ class Rows(NamedTuple):
         return runs
 
     def commands(self, after: str = "") -> Commands:
-        """Gives the command of each row, with a seed that counts; `after` is what it ends with."""
+        """Gives the command of each row, with a seed that counts; `after` is what it ends with, ROW in it the row."""
         seed = self.seeds[0] if self.seeds else 0
         commands: Commands = []
         for name, config in self.configs.items():
             folder = folder_of(config.removeprefix("lab/studies/").replace("/design.py", ""))
-            commands.append((name, train(config, self.split, seed=seed, folder=folder) + after))
+            commands.append((name, train(config, self.split, seed=seed, folder=folder) + after.replace("ROW", name)))
         return commands
 
 

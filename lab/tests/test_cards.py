@@ -86,7 +86,8 @@ def test_without_records_every_claim_stands_there_and_was_not_run() -> None:
 def test_a_comparison_of_rows_has_its_numbers_and_where_they_come_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, folder = tmp_path / "runs", tmp_path / "records"
+    runs = tmp_path / "runs"
+    folder = tmp_path / "records"
     logs = {"attention": (1.0, 1.1), "restricted": (1.2, 1.32), "recurrent": (0.8, 0.88), "linear": (1.3, 1.2)}
     for mixer, values in logs.items():
         plant_each(runs, layers.ROWS.configs[mixer], np.exp(values).tolist(), "perplexity")
@@ -694,7 +695,8 @@ def test_each_comparison_by_length_has_its_verdict_on_the_page(tmp_path: Path) -
 
 
 def test_pre_training_of_t5_is_judged_by_p_as_it_is(tmp_path: Path) -> None:
-    new, tuned = (80.0, 81.0, 79.0), (90.0, 94.0, 85.0)  # 10, 13 and 6 apart: t is 4.77, p 0.041
+    new = (80.0, 81.0, 79.0)
+    tuned = (90.0, 94.0, 85.0)  # 10, 13 and 6 above: t is 4.77, p 0.041
     plant_each(tmp_path / "new", "configs/denoising.py:translate", new, "sacrebleu")
     plant_each(tmp_path / "tuned", "configs/denoising.py:translate", tuned, "sacrebleu")
     for path in (tmp_path / "tuned").glob("*/run.json"):

@@ -65,15 +65,19 @@ def test_the_flag_says_which_language_the_tokeniser_reads(files: tuple[Path, Pat
 
 
 @pytest.mark.slow
-def test_a_baseline_is_compared_on_the_same_references(files: tuple[Path, Path], tmp_path: Path):
+@pytest.mark.parametrize("several", [False, True])
+def test_a_baseline_is_compared_on_the_same_references(several: bool, files: tuple[Path, Path], tmp_path: Path):
     baseline = tmp_path / "old.txt"
     baseline.write_text(REFERENCE.replace("Hund", "Baum").replace("Buch", "Brot"), encoding="utf-8")
-    arguments = (f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={baseline}")
+    arguments = [f"--hypothesis={files[0]}", f"--reference={files[1]}", f"--baseline={baseline}"]
+    if several:
+        arguments.append(f"--reference={files[0]}")
     done = run_cli(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     low, high = found["baseline"]["chrf"]["scores"]
     assert low < high == pytest.approx(found["chrf"])
+    assert (found["chrf"] == pytest.approx(100)) == several
     shown = run_cli(*arguments).stdout.splitlines()
     assert f"{baseline}, {files[0]}, difference and two-sided p:" in shown
     assert shown[-1].startswith("chrf") and f"{high - low:+.2f}, p " in shown[-1]

@@ -81,10 +81,15 @@ def traffic(text: str) -> int:
         sources = [placed.get(operand, "") for operand in re.findall(r"%[\w.-]+", operands)]
         if kind in ("copy-done", "slice-done"):
             ends = [space for _, dimensions, space in _PLACED_ARRAY.findall(sources[0]) if dimensions]
-            moved += sum(_bytes(*array) for array in _ARRAY.findall(shape)) * sum("S(" not in end for end in ends)
+            moved += size(shape) * sum("S(" not in end for end in ends)
         else:
             moved += sum(_in_memory(part) for part in (shape, *sources))
     return moved
+
+
+def size(shape: str) -> int:
+    """Returns the bytes of all arrays of a shape, as the program writes it."""
+    return sum(_bytes(*array) for array in _ARRAY.findall(shape))
 
 
 def _in_memory(shape: str) -> int:

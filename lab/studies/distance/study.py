@@ -16,7 +16,6 @@ from lab.studies.layers.design import D_FF
 from lab.studies.plots import MIXERS, legend
 from lab.studies.study import (
     Column,
-    Commands,
     Rows,
     Runs,
     Study,
@@ -210,16 +209,13 @@ def plot(records: Records, path: Path) -> None:
         legend(figure, grid[0], 5)
 
 
-def commands() -> Commands:
-    """Scores the pairs of each row, too."""
-    after = " && python -m lab.contrast --workdir=runs/distance-"
-    return [(name, f"{command}{after}{name}") for name, command in ROWS.commands()]
-
-
 STUDY = Study(
     rows=ROWS.find,
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[*stages(FILE, "distance"), *commands()],
+    commands=[
+        *stages(FILE, "distance"),
+        *ROWS.commands(" && python -m lab.contrast --workdir=runs/distance-ROW"),
+    ],
 )

@@ -39,7 +39,7 @@ The design, fixed before the first run:
 
 from ml_collections import ConfigDict
 
-from vaswani.configs.language_model import get_config as language_model
+from lab.studies.extrapolation.design import get_config as extrapolation
 
 LAYERS = ("attention", "restricted", "recurrent", "convolution")
 SEEDS = (1, 2, 3, 4, 5)
@@ -51,19 +51,12 @@ def get_config(layer: str = "attention") -> ConfigDict:
     """Returns the run of a layer; raises `ValueError` if it is none of `LAYERS`."""
     if layer not in LAYERS:
         raise ValueError(f"there is no row {layer!r}; the rows are {', '.join(LAYERS)}")
-    cfg = language_model()
-    cfg.steps = 300
-    cfg.data.test = "lines:grammar:test:4000"
+    cfg = extrapolation()  # pre-norm, 300 updates, rows that begin anywhere
     cfg.data.tokens_per_batch = 1_024
-    cfg.data.batching = "window"
     cfg.data.pack_length = LENGTH
+    cfg.model.max_positions = 1024  # of learned positions; there are none
     cfg.model.mixer = layer
     cfg.model.neighbours = cfg.model.kernel_width = SEEN
     cfg.model.N, cfg.model.d_model, cfg.model.d_ff = 4, 64, 256
     cfg.model.h, cfg.model.d_k, cfg.model.d_v = 4, 16, 16
-    cfg.model.norm = "pre"
-    cfg.optim.warmup = 50
-    cfg.checkpoint.every = 300
-    cfg.eval.every = 100
-    cfg.decode.checkpoint = "latest"
     return cfg

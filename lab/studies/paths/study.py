@@ -9,7 +9,7 @@ from scipy import stats
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.paths.design import LAYERS, SEEDS
 from lab.studies.plots import MIXERS, legend
-from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
+from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
@@ -132,18 +132,10 @@ def plot(records: Records, path: Path) -> None:
         legend(figure, axes, 4)
 
 
-def commands() -> Commands:
-    """Measures the gradients of each row, too."""
-    after = " && python -m lab.gradients --workdir=runs/paths-"
-    return [(name, f"{command}{after}{name}") for name, command in ROWS.commands()]
-
-
 STUDY = Study(
     rows=ROWS.find,
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[
-        (name, f"{line} && python -m lab.gradients --workdir=runs/paths-{name}") for name, line in ROWS.commands()
-    ],
+    commands=ROWS.commands(" && python -m lab.gradients --workdir=runs/paths-ROW"),
 )
