@@ -62,7 +62,9 @@ class ScoredPairs(NamedTuple):
     log_probs: list[np.ndarray]
 
 
-def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container]) -> None:
+def check_holds(
+    engine: str, config: ModelConfig, held: Mapping[str, Container], instead: str = "take another format"
+) -> None:
     """Raises `UserError` if a field that matters has a value that `engine` cannot hold.
 
     `held` has the values of each field that it can hold; of fields without an entry it holds the default.
@@ -73,7 +75,7 @@ def check_holds(engine: str, config: ModelConfig, held: Mapping[str, Container])
         value = getattr(config, field.name)
         can_be = held.get(field.name, (field.default,))
         if value not in can_be:
-            raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; take another format")
+            raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; {instead}")
 
 
 def lengths(config: ModelConfig) -> dict[str, object]:

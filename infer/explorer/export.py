@@ -1,7 +1,6 @@
 """The explorer's data: a run's config, its tokenizer, and its parameters, rounded to eight bits."""
 
 import base64
-import dataclasses
 import re
 import sys
 from collections import Counter
@@ -21,8 +20,9 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.attention.kinds import TITLES
+from vaswani.infer.convert.check import KNOWN_NORMS, check_holds
 from vaswani.infer.runs import Run, check_finite
-from vaswani.model.config import RATES, ModelConfig
+from vaswani.model.config import ModelConfig
 from vaswani.run.averaging import list_checkpoints, load_choice
 from vaswani.run.parameters import count_parameters, params_sha256
 
@@ -46,25 +46,6 @@ FIELDS = (
     "scale_logits",
     "tie_embeddings",
 )
-# Those that it need not read: biases are among the parameters, the others are about training, or about how to compute.
-FREE = (
-    *RATES,
-    "biases",
-    "feed_forward_biases",
-    "output_bias",
-    "dtype",
-    "dropout_bits",
-    "attention_impl",
-    "remat",
-    "scan_layers",
-    "parametrisation",
-    "mup_width",
-    "max_positions",
-    "max_distance",
-    "neighbours",
-    "kernel_width",
-)
-NORMS = ("post", "pre")
 ROLES = "roles.json"  # of a run whose heads were measured
 _ROLE = {"kind": str, "layer": int, "head": int, "relation": str, "accuracy": float, "low": float, "high": float}
 _KINDS = {1: "normal", 6: "byte"}  # of sentencepiece's pieces; the others are special tokens
@@ -76,13 +57,24 @@ def check(model_run: Run) -> None:
     instead = "python -m infer.demo shows this run"
     if not isinstance(model_run.model_config, ModelConfig):
         raise UserError(f"{where}: the explorer is for Transformers, not for recurrent networks; {instead}")
-    fixed = (field for field in dataclasses.fields(ModelConfig) if field.name not in (*FIELDS, *FREE))
-    computed = {"norm": NORMS, **{field.name: (field.default,) for field in fixed}}
-    for name, allowed in computed.items():
-        value = getattr(model_run.model_config, name)
-        if value not in allowed:
-            right = " or ".join(map(str, allowed))
-            raise UserError(f"{where}: the explorer is for model.{name}={right}, not {value}; {instead}")
+    config = model_run.model_config
+    either = (False, True)
+    held = {
+        "norm": KNOWN_NORMS,
+        "norm_epsilon": (config.norm_epsilon,),
+        "d_k": (config.d_k,),
+        "d_v": (config.d_v,),
+        "biases": either,
+        "feed_forward_biases": either,
+        "output_bias": either,
+        "tie_embeddings": either,
+        "scale_attention": either,
+        "scale_embeddings": either,
+        "scale_logits": either,
+    }
+    check_holds("the explorer", config, held, instead)
+    if config.depths != (config.N, config.N) or config.source_vocab_size is not None:
+        raise UserError(f"{where}: the explorer is for stacks of one depth, and for one vocabulary; {instead}")
     count = count_parameters(model_run.params)
     if count > LARGEST:
         raise UserError(f"{where}: {count:,} parameters; the explorer is for up to {LARGEST:,}; {instead}")

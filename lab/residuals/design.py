@@ -35,7 +35,7 @@ without norms the gradient collapses, but a norm after f(x) scales it up again.
 
 What this cannot show: that no rate and no initial values would train the cells that fail. It is one recipe.
 
-    python -m lab.residuals --workdir=runs/residuals       # 56 runs; those that records.jsonl has are not run again
+    python -m lab.residuals --workdir=runs/residuals       # 56 runs; those that the folder has are not run again
 """
 
 import itertools
