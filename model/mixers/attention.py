@@ -6,7 +6,6 @@ model/mixers/kernels.py to them.
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
@@ -18,6 +17,7 @@ from vaswani.model.attention import (
     relative_scores,
     relative_values,
     scaled_dot_products,
+    softmax,
     softmax_one,
 )
 from vaswani.model.config import ModelConfig
@@ -72,7 +72,7 @@ class Heads(nn.Module):
             glorot = nn.initializers.glorot_uniform()
             self.relative_k = self.param("relative_k", glorot, (self.encoding.distances, c.d_k))
             self.relative_v = self.param("relative_v", glorot, (self.encoding.distances, c.d_v))
-        self.softmax = softmax_one if c.softmax_one else jax.nn.softmax
+        self.softmax = softmax_one if c.softmax_one else softmax
 
     def scores(
         self,
