@@ -86,7 +86,8 @@ def check(found: dict[str, Any]) -> None:
     assert longest["memory"]["aliased"] == pytest.approx(longest["state_bytes"], rel=0.01)  # donated
     program = found["train_middle"]
     flops = program["flops"] + inside_cudnn(found, program)
-    assert flops / program["flops_analytic"] == pytest.approx(1, abs=0.05)
+    # Norms and dropout are no matrix products, and chips of a tensor axis each compute those of the same positions.
+    assert flops / program["flops_analytic"] == pytest.approx(1, abs=0.06)
     reduced = [e for e in program["collectives"] if e["kind"] in ("all-reduce", "reduce-scatter")]
     if found["devices"] > 1:
         assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
