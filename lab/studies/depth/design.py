@@ -6,8 +6,8 @@ were made faster. Here is that in small.
 
 The argument is 6+6 or 10+2: layers of the encoder, and of the decoder.
 
-Ours:  not run.
-Cost:  not measured.
+Ours:  10+2 is 1.79 times as fast, and not as good: worse by 13 BLEU points. README.md says more.
+Cost:  10 runs of 2 minutes on one core; of 2 to 31 on ours, which other work shared.
 
 The design, fixed before the first run:
 
