@@ -38,7 +38,7 @@ def main(options: Any) -> None:
         write_json(path, {**read_json(path, dict), "own_prefixes": measured})
 
 
-def forced_and_own(run: Run, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def forced_and_own(run: Run, pairs: Sequence[tuple[str, ...]]) -> dict[str, Any]:
     """Returns the mean losses by position, the share of prefixes that have left the reference, and the loss of these.
 
     The loss of these is over all positions after the first; it is None if no prefix has left.

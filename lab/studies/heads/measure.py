@@ -38,7 +38,7 @@ def main(options: Any) -> None:
         write_json(path, {**read_json(path, dict), "head_entropy": measured})
 
 
-def head_entropies(run: Run, pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+def head_entropies(run: Run, pairs: Iterable[tuple[str, ...]]) -> dict[str, dict[str, Any]]:
     """Returns for each place the mean over queries: "heads", of each layer's heads [n,h], and "uniform", a number."""
     of_heads: dict[str, list[np.ndarray]] = {place: [] for place in PLACES}
     of_uniform: dict[str, list[np.ndarray]] = {place: [] for place in PLACES}
