@@ -111,18 +111,18 @@ def test_one_head_averages_more_by_dunnett_s_test_times_three_once_all_seeds_hav
 
 def test_smoothing_is_compared_seed_by_seed_once_all_seeds_have_run(tmp_path: Path) -> None:
     def plant_row(row: str, seed: int, forced: float, own: float, left: float) -> None:
-        noise = 0.001 * seed * (row == "0.0")
+        noise = 0.001 * seed * (row == "unsmoothed")
         own_t = [forced, *[own + noise] * (POSITIONS - 1)]
         measured = {"forced": [forced] * POSITIONS, "own": own_t, "own_of_left": left - noise}
         config = planted_config(forcing_study.RUNS.configs[row], seed=seed)
         plant(tmp_path / f"{row}-{seed}", config, scores(config, "test", 80.0, own_prefixes=measured))
 
     for seed in range(5):
-        plant_row("0.1", seed, 0.4, 1.4, 5.0)
+        plant_row("smoothed", seed, 0.4, 1.4, 5.0)
         if seed < 4:
-            plant_row("0.0", seed, 0.4, 1.6, 4.0)
+            plant_row("unsmoothed", seed, 0.4, 1.6, 4.0)
     assert {card.verdict for card in forcing_study.cards(find_records(tmp_path))} == {"open"}
-    plant_row("0.0", 4, 0.4, 1.6, 4.0)
+    plant_row("unsmoothed", 4, 0.4, 1.6, 4.0)
     cards = forcing_study.cards(find_records(tmp_path))
     assert [(card.ours, card.verdict) for card in cards] == [
         ("+0.000", "neither"),

@@ -18,7 +18,7 @@ from vaswani.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/forcing/design.py"
 RUNS = Rows(configs(FILE, ROWS), measure="own_prefixes", seeds=SEEDS)
-SMOOTHED, UNSMOOTHED = "0.1", "0.0"
+SMOOTHED, UNSMOOTHED = ROWS
 MEASURES = {
     "forced loss": lambda measured: np.mean(measured["forced"]),
     "own loss of prefixes that left": lambda measured: measured["own_of_left"],
@@ -63,12 +63,12 @@ def tables(records: Records) -> list[Table]:
     notes = [f"the design, its rule and what was expected: {FILE}, committed before the first run"]
     for name, card in zip(MEASURES, cards(records), strict=True):
         difference = with_interval(without_smoothing(name, runs), 3)
-        notes.append(f"{name}, 0.0 minus 0.1: {difference or NOT_RUN}; {card.claim}: {card.verdict}")
+        notes.append(f"{name}, unsmoothed minus smoothed: {difference or NOT_RUN}; {card.claim}: {card.verdict}")
     notes.append(
         f"loss of the reference's tokens 1 to {POSITIONS} of the test text, in nats; gap: own minus forced, positions "
         f"2 to {POSITIONS}; mean over the seeds ± standard deviation, differences ± half of the 95 % t interval"
     )
-    return [table("forcing", "Label smoothing and the model's own prefixes", "eps_ls", COLUMNS, runs, notes)]
+    return [table("forcing", "Label smoothing and the model's own prefixes", "row", COLUMNS, runs, notes)]
 
 
 def cards(records: Records) -> list[Card]:
@@ -94,7 +94,7 @@ def plot(records: Records, path: Path) -> None:
             if row.scored:
                 for prefixes, style in (("own", "-"), ("forced", "--")):
                     losses_st = np.array([scored.scores["own_prefixes"][prefixes] for scored in row.scored])
-                    label = f"{prefixes} prefixes, eps_ls {name}"
+                    label = f"{name}, {prefixes} prefixes"
                     curve(axes, np.arange(1, POSITIONS + 1), losses_st, place, label, linestyle=style)
         axes.set(xlabel="position", ylabel="loss of the reference's token, nats", ylim=(0, None))
         legend(figure, axes, 2)
