@@ -63,9 +63,12 @@ def test_losses_are_those_of_the_model_and_part_where_its_own_prefix_leaves(monk
     def by_hand(prefixes: list[list[int]]) -> np.ndarray:
         loss_bt = np.full((len(targets), POSITIONS), np.nan)
         for row, (source, _) in enumerate(tiny.PAIRS):
-            ids = np.array([[*run.tokenizer.encode(source), EOS]])
-            prefix = np.array([[BOS, *prefixes[row][:-1]]])
-            logits_tv = tiny.apply(run.model_config, params, tiny.tokens(ids), tiny.tokens(prefix))[0]
+            ids = np.zeros((2, 1, 32), np.int32)  # of one width, so that one program is compiled
+            for side, tokens in zip(
+                ids, ([*run.tokenizer.encode(source), EOS], [BOS, *prefixes[row][:-1]]), strict=True
+            ):
+                side[0, : len(tokens)] = tokens
+            logits_tv = tiny.apply_jitted(run.model_config, params, *ids)[0]
             log_probs_tv = np.asarray(jax.nn.log_softmax(logits_tv))
             for t, token in enumerate(targets[row][:POSITIONS]):
                 loss_bt[row, t] = -log_probs_tv[t, token]
