@@ -11,14 +11,16 @@
 # %% [markdown]
 # # A walk through the model
 #
-# Four things in section 3 of the paper take one line each and are easy to get wrong: the division of the scores by
-# $\sqrt{d_k}$, the masks, the place of dropout, and the positions. Here we look at each of them in turn.
+# Five things in section 3 of the paper take one line each and are easy to get wrong: the division of the scores by
+# $\sqrt{d_k}$, the masks, the place of dropout, residual connections with their norms, and the positions. Here we look
+# at each of them in turn.
 
 # %%
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+import optax
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
@@ -151,6 +153,67 @@ for key in jax.random.split(jax.random.key(2), 12):
     inside = inside + dropout(jnp.zeros_like(inside), 0.1, noise)
     outside = dropout(outside + jnp.zeros_like(outside), 0.1, noise)
 print(f"dropout inside the sum: {(inside != 0).mean():.2f} of the numbers; after it: {(outside != 0).mean():.2f}")
+
+# %% [markdown]
+# ## Residual connections and norms
+#
+# Readers of the paper call both "critical for training stability", and say that the residual connection "prevents the
+# collapse of gradients". Here are models with twelve layers on each side: post-norm as in the paper, pre-norm, or no
+# norm, and $x + \mathrm{Sublayer}(x)$ or $\mathrm{Sublayer}(x)$ alone. How large is the gradient of the first update in
+# each layer?
+
+# %%
+sentences = jnp.array(rng.integers(4, 100, size=(8, 12)))
+
+
+def gradient_by_layer(norm, residual):
+    """Returns the gradient's norm [n] in each layer of the encoder and of the decoder, for random sentences to copy."""
+    sizes = {"N": 12, "d_model": 32, "d_ff": 64, "h": 4, "d_k": 8, "d_v": 8}
+    model = Transformer(ModelConfig(vocab_size=100, norm=norm, residual=residual, **sizes))
+    read, written = Tokens.of(sentences), Tokens.of(sentences[:, :-1])
+
+    def loss(params):
+        logits_btv = model.apply({"params": params}, read, written)
+        return optax.softmax_cross_entropy_with_integer_labels(logits_btv, sentences[:, 1:]).mean()
+
+    params = model.init(jax.random.key(0), read, written)["params"]
+    gradient = jax.grad(loss)(params)
+    norms = {}
+    for side in ("encoder", "decoder"):
+        norms[side] = np.array([optax.tree.norm(gradient[side][f"layer_{n}"]) for n in range(12)])
+    return norms
+
+
+figure, panels = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained", sharey=True)
+by_layer = {}
+for colour, norm in enumerate(("post", "pre", "none")):
+    for residual, style in ((True, "o-"), (False, "x--")):
+        by_layer[norm, residual] = gradient_by_layer(norm, residual)
+        for panel, (side, norms) in zip(panels, by_layer[norm, residual].items(), strict=True):
+            label = f"{norm}, {'with' if residual else 'without'}"
+            drawn = np.where(norms > 0, norms, np.nan)  # 0 has no place on a logarithmic scale
+            panel.plot(range(1, 13), drawn, style, color=f"C{colour}", markersize=4, label=label)
+            panel.set(title=side, xlabel="layer", yscale="log")
+panels[0].set_ylabel("norm of the gradient")
+panels[1].legend(title="norm, residual connections", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+for (norm, residual), norms in by_layer.items():
+    first, *_, last = norms["decoder"]
+    print(f"decoder, {norm:>4}, {'with' if residual else 'without':>7}: first layer {first:.1e}, last {last:.1e}")
+    assert (first / last > 1e-4) == residual
+assert by_layer["none", True]["decoder"].min() > 1e3 * by_layer["pre", True]["decoder"].max()
+
+# %% [markdown]
+# Without residual connections a decoder passes hardly anything down: what it takes from the encoder is no longer added
+# to the token but replaces it, and below its last layers the gradient is 0. In the encoder the gradient does not
+# collapse behind a norm, which scales up what has become small. Without norms, but with residual connections, all
+# gradients explode.
+#
+# We trained such models in a study, with 2, 6 and 12 layers and one learning rate. Without residual connections none
+# trained, with any norm. Without norms two layers did, and deeper models did not; but nor did the paper's post-norm at
+# that rate, and pre-norm did at every depth. So "critical" is true of residual connections there. Of norms it is true
+# of deep models, and depends on where they are.
 
 # %% [markdown]
 # ## Positions

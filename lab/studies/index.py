@@ -20,6 +20,8 @@ STUDIES = {  # by the name of its folder
     "distance": "whether distant words matter more to some layers",
     "paths": "how far gradients reach",
     "depth": "deep encoder, shallow decoder",
+    "heads": "how many positions a head averages, by the number of heads",
+    "forcing": "what label smoothing does under the model's own prefixes",
     "norms": "where post-norm fails to start",
     "mup": "whether the best learning rate stays the same as a model grows",
     "optimisers": "which optimiser is the fastest in the first 300 updates",

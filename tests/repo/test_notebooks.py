@@ -65,7 +65,8 @@ def test_attention_from_scratch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 @pytest.mark.slow
 def test_a_walk_through_the_model(monkeypatch: pytest.MonkeyPatch):
     found, shown = execute("2_a_walk_through_the_model", monkeypatch)
-    assert shown == 3
+    assert shown == 4
+    assert len(found["by_layer"]) == 6 and found["by_layer"]["post", False]["decoder"][0] == 0, "no gradient arrives"
     assert found["inside"].min() == 1 and abs((found["outside"] != 0).mean() - 0.9**12) < 0.01
 
 
