@@ -37,8 +37,8 @@ def main(options: Any) -> None:
         translate[workdir] = partial(model.translate, sources)
     for workdir, seconds in seconds_in_turn(translate, options.rounds).items():
         speed = counts[workdir] / statistics.median(seconds)
-        shown = ", ".join(f"{one:.2f}" for one in seconds)
-        print(f"{workdir}: {speed:.1f} sentences a second; seconds of the processor: {shown}", flush=True)
+        by_round = ", ".join(f"{one:.2f}" for one in seconds)
+        print(f"{workdir}: {speed:.1f} sentences a second; seconds of the processor: {by_round}", flush=True)
         path = files[workdir]
         write_json(path, {**read_json(path, dict), "sentences_per_second": speed})
 

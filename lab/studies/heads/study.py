@@ -85,8 +85,8 @@ def tables(records: Records) -> list[Table]:
     for name in ALONE:
         for place in PLACES:
             p = p_values(place, runs).get(name)
-            shown_p = "" if p is None else f"; p {shown_p_value(p)}"
-            notes.append(f"{name}, {NAMES[place]}: {verdict_of(name, place, runs).sentence}{shown_p}")
+            p_note = "" if p is None else f"; p {shown_p_value(p)}"
+            notes.append(f"{name}, {NAMES[place]}: {verdict_of(name, place, runs).sentence}{p_note}")
     notes.append("p: Dunnett's test of both against base, times three places")
     return [table("heads", "How many positions a head averages", "row", COLUMNS, runs, notes)]
 
