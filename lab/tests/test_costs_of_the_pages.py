@@ -19,6 +19,7 @@ STUDIES = {
     "one vector for a sentence": "bottleneck",
     "scores of queries and keys": "scores",
     "five optimisers, tuned alike": "optimisers",
+    "ten layers of encoder and two of decoder, or six and six": "depth",
 }
 
 

@@ -45,6 +45,9 @@ The design, fixed before the first run:
         python -m lab.results --workdir=runs/depth/$layers-$seed --name=depth/$layers-seed$seed
     done; done
     python -m lab depth --plot=depth.svg
+
+Added after the result: one pair, seed 1, with --config.steps=1200, --config.checkpoint.every=1200 and
+--config.eval.every=300, recorded as depth/longer-6+6-seed1 and depth/longer-10+2-seed1. No rule speaks of it.
 """
 
 from ml_collections import ConfigDict
