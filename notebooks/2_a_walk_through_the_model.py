@@ -168,8 +168,8 @@ sentences = jnp.array(rng.integers(4, 100, size=(8, 12)))
 
 def gradient_by_layer(norm, residual):
     """Returns the gradient's norm [n] in each layer of the encoder and of the decoder, for random sentences to copy."""
-    sizes = {"N": 12, "d_model": 32, "d_ff": 64, "h": 4, "d_k": 8, "d_v": 8}
-    model = Transformer(ModelConfig(vocab_size=100, norm=norm, residual=residual, **sizes))
+    deep = ModelConfig(vocab_size=100, N=12, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, norm=norm, residual=residual)
+    model = Transformer(deep)
     read, written = Tokens.of(sentences), Tokens.of(sentences[:, :-1])
 
     def loss(params):
@@ -186,11 +186,11 @@ def gradient_by_layer(norm, residual):
 
 figure, panels = plt.subplots(1, 2, figsize=(9, 2.9), layout="constrained", sharey=True)
 by_layer = {}
-for colour, norm in enumerate(("post", "pre", "none")):
+for colour, kind in enumerate(("post", "pre", "none")):
     for residual, style in ((True, "o-"), (False, "x--")):
-        by_layer[norm, residual] = gradient_by_layer(norm, residual)
-        for panel, (side, norms) in zip(panels, by_layer[norm, residual].items(), strict=True):
-            label = f"{norm}, {'with' if residual else 'without'}"
+        by_layer[kind, residual] = gradient_by_layer(kind, residual)
+        for panel, (side, norms) in zip(panels, by_layer[kind, residual].items(), strict=True):
+            label = f"{kind}, {'with' if residual else 'without'}"
             drawn = np.where(norms > 0, norms, np.nan)  # 0 has no place on a logarithmic scale
             panel.plot(range(1, 13), drawn, style, color=f"C{colour}", markersize=4, label=label)
             panel.set(title=side, xlabel="layer", yscale="log")
@@ -198,9 +198,9 @@ panels[0].set_ylabel("norm of the gradient")
 panels[1].legend(title="norm, residual connections", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
-for (norm, residual), norms in by_layer.items():
+for (kind, residual), norms in by_layer.items():
     first, *_, last = norms["decoder"]
-    print(f"decoder, {norm:>4}, {'with' if residual else 'without':>7}: first layer {first:.1e}, last {last:.1e}")
+    print(f"decoder, {kind:>4}, {'with' if residual else 'without':>7}: first layer {first:.1e}, last {last:.1e}")
     assert (first / last > 1e-4) == residual
 assert by_layer["none", True]["decoder"].min() > 1e3 * by_layer["pre", True]["decoder"].max()
 
