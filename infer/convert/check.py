@@ -78,6 +78,23 @@ def check_holds(
             raise UserError(f"model.{field.name} is {value!r}, which {engine} cannot hold; {instead}")
 
 
+def widths_and_switches(config: ModelConfig) -> dict[str, Container]:
+    """Returns, for `check_holds`, what an engine holds that computes the model's own equations from its parameters."""
+    either = (False, True)
+    return {
+        "norm_epsilon": (config.norm_epsilon,),
+        "d_k": (config.d_k,),
+        "d_v": (config.d_v,),
+        "biases": either,
+        "feed_forward_biases": either,
+        "output_bias": either,
+        "tie_embeddings": either,
+        "scale_attention": either,
+        "scale_embeddings": either,
+        "scale_logits": either,
+    }
+
+
 def lengths(config: ModelConfig) -> dict[str, object]:
     """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
     limit = config.encoding.limit

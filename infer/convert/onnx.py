@@ -21,6 +21,7 @@ from vaswani.infer.convert.check import (
     compare,
     lengths,
     scored_pairs,
+    widths_and_switches,
 )
 from vaswani.infer.convert.onnx_graph import OPSET, decoder, encoder
 from vaswani.infer.runs import Run
@@ -61,22 +62,12 @@ def write(model_run: Run, folder: Path) -> float | None:
       UserError: an ONNX graph cannot hold the model, or computes something else.
     """
     config = model_run.model_config
-    either = (False, True)
     held: dict[str, Any] = {
         "positions": KNOWN_POSITIONS,
         "norm": KNOWN_NORMS,
         "norm_kind": NORM_KINDS,
         "activation": ACTIVATIONS,
-        "norm_epsilon": (config.norm_epsilon,),
-        "d_k": (config.d_k,),
-        "d_v": (config.d_v,),
-        "biases": either,
-        "feed_forward_biases": either,
-        "output_bias": either,
-        "tie_embeddings": either,
-        "scale_attention": either,
-        "scale_embeddings": either,
-        "scale_logits": either,
+        **widths_and_switches(config),
     }
     check_holds("ONNX", config, held)
     check_tokenizer("ONNX", model_run)

@@ -20,7 +20,7 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.attention.kinds import TITLES
-from vaswani.infer.convert.check import KNOWN_NORMS, check_holds
+from vaswani.infer.convert.check import KNOWN_NORMS, check_holds, widths_and_switches
 from vaswani.infer.runs import Run, check_finite
 from vaswani.model.config import ModelConfig
 from vaswani.run.averaging import list_checkpoints, load_choice
@@ -58,20 +58,7 @@ def check(model_run: Run) -> None:
     if not isinstance(model_run.model_config, ModelConfig):
         raise UserError(f"{where}: the explorer is for Transformers, not for recurrent networks; {instead}")
     config = model_run.model_config
-    either = (False, True)
-    held = {
-        "norm": KNOWN_NORMS,
-        "norm_epsilon": (config.norm_epsilon,),
-        "d_k": (config.d_k,),
-        "d_v": (config.d_v,),
-        "biases": either,
-        "feed_forward_biases": either,
-        "output_bias": either,
-        "tie_embeddings": either,
-        "scale_attention": either,
-        "scale_embeddings": either,
-        "scale_logits": either,
-    }
+    held = {"norm": KNOWN_NORMS, **widths_and_switches(config)}
     check_holds("the explorer", config, held, instead)
     if config.depths != (config.N, config.N) or config.source_vocab_size is not None:
         raise UserError(f"{where}: the explorer is for stacks of one depth, and for one vocabulary; {instead}")

@@ -31,6 +31,10 @@ def test_every_record_has_its_row_and_is_of_a_program_that_fits_or_says_why_not(
         assert tuple(record["arguments"]) == cases[name].arguments, "run python -m lab.scaling"
         if name.endswith("-large"):
             assert record["report"]["refused"]["needed"] > record["report"]["refused"]["available"]
+        elif name == "big-v5e-4x4-tensor":
+            # What is no matrix product (norms, dropout) each of the four chips may compute for all of their positions.
+            program = records["big-v5e-4x4"]["report"]["train_middle"]
+            check(record["report"], excess=4 * (program["flops"] / program["flops_analytic"] - 1))
         else:
             check(record["report"])
 

@@ -23,12 +23,10 @@ from vaswani.paper.rows import load
 
 def test_entropies_of_equal_weights_are_those_of_uniform_ones_and_of_one_hot_weights_0() -> None:
     run = tiny.random_run(N=2)
-    layers = [
-        layer for side in ("encoder", "decoder") for layer in run.params[side].values() if "self_attention" in layer
-    ]
-    for layer in layers:
-        for place in layer.keys() & {"self_attention", "cross_attention"}:
-            layer[place]["wq"] = np.zeros_like(layer[place]["wq"])  # all scores are 0
+    for side in ("encoder", "decoder"):
+        for layer in run.params[side].values():
+            for place in layer.keys() & {"self_attention", "cross_attention"}:
+                layer[place]["wq"] = np.zeros_like(layer[place]["wq"])  # all scores are 0
     measured = heads.head_entropies(run, tiny.PAIRS)
     lengths = [[len(run.tokenizer.encode(text)) + 1 for text in pair] for pair in tiny.PAIRS]
     by_hand = {
@@ -63,18 +61,20 @@ def test_losses_are_those_of_the_model_and_part_where_its_own_prefix_leaves(monk
     def by_hand(prefixes: list[list[int]]) -> np.ndarray:
         loss_bt = np.full((len(targets), POSITIONS), np.nan)
         for row, (source, _) in enumerate(tiny.PAIRS):
-            ids = np.zeros((2, 1, 32), np.int32)  # of one width, so that one program is compiled
-            for side, tokens in zip(
-                ids, ([*run.tokenizer.encode(source), EOS], [BOS, *prefixes[row][:-1]]), strict=True
-            ):
-                side[0, : len(tokens)] = tokens
-            logits_tv = tiny.apply_jitted(run.model_config, params, *ids)[0]
+            source_ids = [*run.tokenizer.encode(source), EOS]
+            prefix = [BOS, *prefixes[row][:-1]]
+            # Of one width, so that one program is compiled.
+            source_bs, prefix_bt = np.zeros((2, 1, 32), np.int32)
+            source_bs[0, : len(source_ids)] = source_ids
+            prefix_bt[0, : len(prefix)] = prefix
+            logits_tv = tiny.apply_jitted(run.model_config, params, source_bs, prefix_bt)[0]
             log_probs_tv = np.asarray(jax.nn.log_softmax(logits_tv))
             for t, token in enumerate(targets[row][:POSITIONS]):
                 loss_bt[row, t] = -log_probs_tv[t, token]
         return loss_bt
 
-    forced_bt, own_bt = by_hand(targets), by_hand(own)
+    forced_bt = by_hand(targets)
+    own_bt = by_hand(own)
     assert measured["forced"] == pytest.approx(np.nanmean(forced_bt, axis=0), rel=1e-4)
     assert measured["own"] == pytest.approx(np.nanmean(own_bt, axis=0), rel=1e-4)
     assert measured["left"] == [0, 0, 0, *[1] * (POSITIONS - 3)]
@@ -101,10 +101,10 @@ def test_one_head_averages_more_by_dunnett_s_test_times_three_once_all_seeds_hav
         if seed < 3:
             plant_row("1-64", seed, {"encoder": 2.5, "decoder": 0.5, "cross": 1.5})
         if seed < 2:
-            plant_row("1-8", seed, {"encoder": 2.5, "decoder": 1.0, "cross": 1.5})
+            plant_row("1-8", seed, {"encoder": 2.5, "decoder": 1.0, "cross": 1.54})
     verdicts = {card.claim: card.verdict for card in heads_study.cards(find_records(tmp_path))}
     assert set(verdicts.values()) == {"open"} and len(verdicts) == 6
-    plant_row("1-8", 2, {"encoder": 2.5, "decoder": 1.0, "cross": 1.5})
+    plant_row("1-8", 2, {"encoder": 2.5, "decoder": 1.0, "cross": 1.54})  # p in one place alone is 0.027
     cards = heads_study.cards(find_records(tmp_path))
     assert [card.verdict for card in cards] == ["shown", "refuted", "neither", "shown", "neither", "neither"]
     (table,) = heads_study.tables(find_records(tmp_path))

@@ -78,16 +78,15 @@ def inside_cudnn(found: dict[str, Any], program: dict[str, Any]) -> float:
     return 3 * products * attentions / found["devices"]
 
 
-def check(found: dict[str, Any]) -> None:
-    """Checks what must hold for every training program."""
+def check(found: dict[str, Any], excess: float = 0.05) -> None:
+    """Checks what must hold for every training program; `excess` is the share of other operations than products."""
     chip = CHIPS[found["topology"].partition(":")[0]]
     longest = found["train_longest"]
     assert 0 < longest["memory"]["peak"] < chip.memory
     assert longest["memory"]["aliased"] == pytest.approx(longest["state_bytes"], rel=0.01)  # donated
     program = found["train_middle"]
     flops = program["flops"] + inside_cudnn(found, program)
-    # Norms and dropout are no matrix products, and chips of a tensor axis each compute those of the same positions.
-    assert flops / program["flops_analytic"] == pytest.approx(1, abs=0.06)
+    assert flops / program["flops_analytic"] == pytest.approx(1, abs=excess)
     reduced = [e for e in program["collectives"] if e["kind"] in ("all-reduce", "reduce-scatter")]
     if found["devices"] > 1:
         assert sum(e["bytes"] for e in reduced) >= 2 * found["parameters"] / found["mesh"]["tensor"]  # in bfloat16
