@@ -34,21 +34,21 @@ _BY_MARKER = AtomicityOptions(mode=AtomicityMode.COMMIT_FILE)
 
 
 class Checkpoints:
-    """The checkpoints in `folder`. Without `cfg` (`config.checkpoint`) they are read-only, and nothing is created.
+    """The checkpoints in `folder`, of which `cfg`, `config.checkpoint`, says which are kept.
 
     Saving is asynchronous: `save` returns once the arrays are copied, and a checkpoint counts only once it is complete,
     so killing the process at any moment leaves the earlier ones usable.
 
-    With `cfg` the newest checkpoint is verified first, and `latest` is the newest intact one: damaged ones are renamed
-    to `STEP.damaged`, with a line on stderr. Without it, those whose metrics cannot be read are ignored.
+    The newest checkpoint is verified first, and `latest` is the newest intact one: damaged ones are renamed to
+    `STEP.damaged`, with a line on stderr. What only reads checkpoints takes the functions of `run.saved` and those
+    below.
     """
 
-    def __init__(self, folder: str | Path, cfg: ConfigDict | None = None) -> None:
-        """Opens the folder.
+    def __init__(self, folder: str | Path, cfg: ConfigDict) -> None:
+        """Opens the folder, or creates it.
 
         Raises:
-          UserError: the folder to read does not exist, or all of its checkpoints are damaged; or orbax could not save
-            in the folder.
+          UserError: all of its checkpoints are damaged, or orbax could not save in it.
         """
         self.folder = as_path(folder).absolute()
         self._cfg = cfg
@@ -59,15 +59,7 @@ class Checkpoints:
         self._failure: UserError | None = None  # why that could not be written
         self._held = ExitStack()
 
-        # To read: without orbax's manager, which would create folders.
-        if cfg is None:
-            if not self.folder.is_dir():
-                raise UserError(f"{self.folder}: no such folder of checkpoints; has this run been trained?")
-            unreadable = saved.unreadable(self.folder)
-            self._metrics = {step: {} for step in saved.steps(self.folder) if step not in unreadable}
-            return
-
-        # To write: what a crash has left damaged goes out of the way before the folder is read.
+        # What a crash has left damaged goes out of the way before the folder is read.
         if re.search(r"\[.*\]|\\", str(self.folder)):  # orbax takes it for a pattern, and loses what it has written
             raise UserError(f"{self.folder}: no checkpoint can be saved below square brackets or a backslash")
         with main_first("checkpoints", self.folder):
@@ -218,10 +210,9 @@ class Checkpoints:
     def close(self) -> None:
         """Waits and releases the folder; `UserError` if the last save could not be written."""
         with self._held:
-            if self._cfg:
-                self.wait()
-                with self._writing():
-                    self._checkpointer.close()
+            self.wait()
+            with self._writing():
+                self._checkpointer.close()
 
     def _complete(self, step: int, superfluous: set[int]) -> None:
         """Waits until checkpoint `step` counts, writes its sums, and deletes those that it has made superfluous.

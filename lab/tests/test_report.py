@@ -92,7 +92,7 @@ def test_the_figure_of_one_study_is_drawn(tmp_path: Path) -> None:
         (["layer"], f"layer: give one of {', '.join(STUDIES)}, cards, all; --help explains"),
         (["layers", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
         (["cards", "--plot=x.svg"], f"--plot=x.svg: only a study has a figure to put there: {', '.join(STUDIES)}"),
-        (["layers", "--runs=gs://bucket/runs"], "--runs=gs://bucket/runs: this is a URL; only mounted file systems"),
+        (["layers", "--runs=s3://bucket/runs"], "--runs=s3://bucket/runs: this is a URL; only gs:// and mounted"),
     ],
     ids=["study", "forms", "plot", "runs"],
 )

@@ -184,7 +184,7 @@ def test_what_names_no_record_is_refused(project: Path, workdir: str | None, nam
 
 @pytest.mark.slow
 def test_a_url_is_not_made_a_folder() -> None:
-    command = [sys.executable, "-m", "lab.results", "--workdir=gs://bucket/run", "--name=layers/x"]
+    command = [sys.executable, "-m", "lab.results", "--workdir=s3://bucket/run", "--name=layers/x"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("error: --workdir=gs://bucket/run: this is a URL; only mounted")
+    assert done.stderr.startswith("error: --workdir=s3://bucket/run: this is a URL; only gs:// and mounted")

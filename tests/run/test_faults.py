@@ -24,9 +24,9 @@ from tests.run.test_checkpoint import filled, state
 from tests.run.test_faults_damage import arrays, flip
 from tests.train.test_train_cli import start, wait_for
 from vaswani.errors import UserError
-from vaswani.run import signals
+from vaswani.run import saved, signals
 from vaswani.run.averaging import load_choice
-from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.checkpoint import load_params
 from vaswani.run.checksums import fault
 from vaswani.run.lock import lock
 from vaswani.train import loop
@@ -262,7 +262,7 @@ def test_a_second_process_where_there_are_no_locks_is_named_and_the_first_saves_
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         assert theirs.is_dir()
         checkpoints.close()
-    assert Checkpoints(tmp_path / "checkpoints").steps() == [1]
+    assert saved.steps(tmp_path / "checkpoints") == [1]
 
 
 def test_a_lost_folder_is_not_made_again(tmp_path: Path) -> None:
@@ -313,10 +313,8 @@ def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_upd
     monkeypatch.setattr(loop, "validate", swallowing)
     run = tmp_path / "run"
     assert loop.train(config(undisturbed), run) == 143
-    checkpoints = Checkpoints(run / "checkpoints")
-    assert checkpoints.latest() == 8
-    assert checkpoints.about(8)[1] != {}, "the validation was complete"
-    checkpoints.close()
+    assert max(saved.steps(run / "checkpoints")) == 8
+    assert saved.about(run / "checkpoints" / "8")[1] != {}, "the validation was complete"
 
 
 @pytest.mark.slow
@@ -335,10 +333,9 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     monkeypatch.setattr(signals, "GRACE", 300.0)  # a busy machine may need longer to leave than a user would wait
     run, cfg = tmp_path / "run", config(undisturbed)
     assert loop.train(cfg, run) == 143
-    checkpoints = Checkpoints(run / "checkpoints")
-    assert (checkpoints.latest(), checkpoints.about(step)[1]) == (step, {})
+    assert max(saved.steps(run / "checkpoints")) == step
+    assert saved.about(run / "checkpoints" / str(step))[1] == {}
     assert not [record for record in records(run) if record["step"] == step and record["kind"] == "valid"]
-    checkpoints.close()
 
     with pytest.raises(SystemExit) as exit_:
         loop.train(cfg, run)
@@ -346,8 +343,8 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     assert loop.train(cfg, run) == 0
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
-    ours, theirs = Checkpoints(run / "checkpoints"), Checkpoints(undisturbed / "run" / "checkpoints")
-    assert ours.about(step)[1] == theirs.about(step)[1] != {}
+    ours, theirs = (saved.about(folder / "checkpoints" / str(step))[1] for folder in (run, undisturbed / "run"))
+    assert ours == theirs != {}
 
 
 @pytest.mark.slow

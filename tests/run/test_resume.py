@@ -18,7 +18,7 @@ from tests import tiny
 from tests.run.test_changes import move_files
 from tests.run.test_checkpoint import state
 from tests.train.test_train_cli import start, wait_for
-from vaswani.run import checksums, signals
+from vaswani.run import checksums, saved, signals
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.checksums import fault
 from vaswani.run.records import read_metrics
@@ -37,9 +37,8 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, batching: str) -> 
     killed.kill()
     assert killed.wait() == -9
     killed.communicate()
-    checkpoints = Checkpoints(tmp_path / "killed" / "checkpoints")
-    cfg.steps = (checkpoints.latest() or 0) + 4  # not where a checkpoint falls by itself
-    checkpoints.close()
+    latest = max(saved.steps(tmp_path / "killed" / "checkpoints"))
+    cfg.steps = latest + 4  # not where a checkpoint falls by itself
     assert cfg.steps > 9
 
     for name in ("killed", "whole"):
@@ -100,12 +99,11 @@ def patient(folder: Path, patience: int) -> ConfigDict:
     return cfg
 
 
-def saved(run: Path) -> dict[int, tuple[str, bool]]:
+def reasons(run: Path) -> dict[int, tuple[str, bool]]:
     """Returns of each checkpoint why it was saved, and whether it has metrics, after checking that it is intact."""
-    with closing(Checkpoints(run / "checkpoints")) as checkpoints:
-        steps = checkpoints.steps()
-        assert [fault(run / "checkpoints" / str(step)) for step in steps] == [None] * len(steps)
-        return {step: (checkpoints.reason(step), checkpoints.about(step)[1] != {}) for step in steps}
+    folders = {step: run / "checkpoints" / str(step) for step in saved.steps(run / "checkpoints")}
+    assert [fault(folder) for folder in folders.values()] == [None] * len(folders)
+    return {step: (saved.read_reason(folder), saved.about(folder)[1] != {}) for step, folder in folders.items()}
 
 
 def validated(run: Path) -> list[tuple[int, float]]:
@@ -118,9 +116,9 @@ def test_a_checkpoint_says_why_it_was_saved_and_no_validation_is_left_out_or_mad
     cfg = patient(tmp_path, patience=1)
     scripted(monkeypatch, (9.0, "given up"), (1.0, "complete"), (2.0, "complete"))
     assert loop.train(cfg, tmp_path / "run") == 143
-    assert saved(tmp_path / "run") == {3: ("signal", False)}
+    assert reasons(tmp_path / "run") == {3: ("signal", False)}
     assert loop.train(cfg, tmp_path / "run") == 0
-    assert saved(tmp_path / "run") == {4: ("schedule", False), 6: ("patience", True)}
+    assert reasons(tmp_path / "run") == {4: ("schedule", False), 6: ("patience", True)}
     assert validated(tmp_path / "run") == [(3, 1.0), (6, 2.0)]
 
 
@@ -132,14 +130,14 @@ def test_a_signals_checkpoint_is_patiences_once_its_validation_has_ended_that(
     run = tmp_path / "run"
     scripted(monkeypatch, (1.0, "given up at its end"), (9.0, "given up"), (2.0, "complete"), (3.0, "complete"))
     assert loop.train(cfg, run) == 143
-    assert saved(run) == {3: ("signal", True)}
+    assert reasons(run) == {3: ("signal", True)}
     assert loop.train(cfg, run) == 143
-    assert saved(run) == {4: ("schedule", False), 6: ("signal", False)}
+    assert reasons(run) == {4: ("schedule", False), 6: ("signal", False)}
     assert loop.train(cfg, run) == 0
-    assert saved(run) == {4: ("schedule", False), 6: ("patience", True)}
+    assert reasons(run) == {4: ("schedule", False), 6: ("patience", True)}
     cfg.eval.patience = 0
     assert loop.train(cfg, run) == 0
-    assert saved(run) == {4: ("schedule", False), 6: ("patience", True), 7: ("end", True)}
+    assert reasons(run) == {4: ("schedule", False), 6: ("patience", True), 7: ("end", True)}
     assert validated(run) == [(3, 1.0), (6, 2.0), (7, 3.0)]
 
 

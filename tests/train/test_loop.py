@@ -21,7 +21,8 @@ from vaswani.infer.inspect import summary
 from vaswani.infer.runs import open_run
 from vaswani.model.noise import Noise
 from vaswani.model.transformer import Transformer, init_params
-from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run import saved
+from vaswani.run.checkpoint import load_params
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh
 from vaswani.tasks.loss import Loss, cross_entropy
@@ -37,11 +38,7 @@ def records(workdir: Path) -> list[dict]:
 
 
 def steps(workdir: Path) -> list[int]:
-    checkpoints = Checkpoints(workdir / "checkpoints")
-    try:
-        return checkpoints.steps()
-    finally:
-        checkpoints.close()
+    return sorted(saved.steps(workdir / "checkpoints"))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
-from vaswani.run.checkpoint import Checkpoints
+from vaswani.run import saved
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {
@@ -94,7 +94,5 @@ def test_an_interrupted_run_saves_its_last_update_and_says_so_by_its_status(
     assert process.returncode == status, err
     assert out == ""
     assert "Traceback" not in err
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
     last = max(int(line.split("/")[0].split()[1]) for line in err.splitlines() if line.startswith("step "))
-    assert checkpoints.steps() == [last]
-    checkpoints.close()
+    assert saved.steps(tmp_path / "run" / "checkpoints") == [last]

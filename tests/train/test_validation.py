@@ -13,7 +13,7 @@ import pytest
 
 from tests import tiny
 from vaswani.infer.translate.translator import Hypothesis, Translation
-from vaswani.run.checkpoint import Checkpoints
+from vaswani.run import saved
 from vaswani.run.sharding import data_mesh
 from vaswani.tasks import translation
 from vaswani.tasks.loss import Loss
@@ -86,29 +86,25 @@ def test_a_model_that_knows_nothing_has_the_nll_of_its_vocabulary(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("minutes", "saved"), [(1e-9, [4, 8, 12]), (1e9, [12]), (0.0, [12])])
-def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, saved: list[int]) -> None:
+@pytest.mark.parametrize(("minutes", "steps"), [(1e-9, [12, 8, 4]), (1e9, [12]), (0.0, [12])])
+def test_a_checkpoint_is_due_by_the_clock(tmp_path: Path, minutes: float, steps: list[int]) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, minutes
     assert loop.train(cfg, tmp_path / "run") == 0
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
-    assert checkpoints.steps() == saved
-    checkpoints.close()
+    assert saved.steps(tmp_path / "run" / "checkpoints") == steps
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("minutes", "saved"), [(1e-9, [4, 8, 9, 12]), (1e9, [9, 12]), (0.0, [3, 6, 9, 12])])
+@pytest.mark.parametrize(("minutes", "steps"), [(1e-9, [12, 9, 8, 4]), (1e9, [12, 9]), (0.0, [12, 9, 6, 3])])
 def test_by_the_clock_the_checkpoints_that_are_averaged_stay_the_same(
-    tmp_path: Path, minutes: float, saved: list[int]
+    tmp_path: Path, minutes: float, steps: list[int]
 ) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.checkpoint.every, cfg.checkpoint.keep_last = 3, 2
     cfg.checkpoint.keep_every = 1  # all of them, to see which were saved
     cfg.checkpoint.every_minutes = minutes
     assert loop.train(cfg, tmp_path / "run") == 0
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
-    assert checkpoints.steps() == saved
-    checkpoints.close()
+    assert saved.steps(tmp_path / "run" / "checkpoints") == steps
 
 
 @pytest.mark.slow
@@ -120,6 +116,5 @@ def test_the_clock_begins_anew_with_each_checkpoint(tmp_path: Path, monkeypatch:
     cfg.steps, cfg.log_every, cfg.checkpoint.keep_last = 15, 1, 9
     cfg.checkpoint.every, cfg.checkpoint.every_minutes = 1_000, 1.0
     assert loop.train(cfg, tmp_path / "run") == 0
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints")
-    assert checkpoints.steps() == [7, 14, 15]  # more than a minute later: after 70 seconds
-    checkpoints.close()
+    # More than a minute later: after 70 seconds.
+    assert saved.steps(tmp_path / "run" / "checkpoints") == [15, 14, 7]

@@ -101,7 +101,7 @@ def summary(records: Records) -> Table:
         "cost",
     )
     notes.append("losses in nats a token; the rule has the margins by which ranges are widened")
-    return Table("public-logs", TITLE, head, lines, [*notes, *caveat_notes(runs)])
+    return Table("public_logs", TITLE, head, lines, [*notes, *caveat_notes(runs)])
 
 
 def epochs(log: str, seeds: Seeds) -> Table:
@@ -120,7 +120,7 @@ def epochs(log: str, seeds: Seeds) -> Table:
     columns = ("published", *(f"seed {seed}" for seed in SEEDS), "inside")
     head = ("epoch", *(f"{curve}: {column}" for curve in ("training", "validation") for column in columns))
     runs = f"{len(PUBLISHED[log])} published runs"
-    return Table(f"public-logs-{log}", f"{TITLE}: {log}", head, lines, [f"lowest and highest loss of {runs}"])
+    return Table(f"public_logs-{log}", f"{TITLE}: {log}", head, lines, [f"lowest and highest loss of {runs}"])
 
 
 def _range(band: Band, digits: int) -> str:

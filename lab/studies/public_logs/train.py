@@ -27,6 +27,7 @@ from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.infer.scores.bleu import bleu_as_is
+from vaswani.run import saved
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.folder import as_json, model_config, open_folder, record_launch
 from vaswani.run.parameters import count_parameters
@@ -138,9 +139,10 @@ def train(log: Log, cfg: ConfigDict, workdir: Path, epochs: int) -> dict[str, An
         checkpoints.close()
 
         # The parameters of the best validation are tested.
-        saved = Checkpoints(workdir / "checkpoints")
-        judged_by = judge([saved.about(step)[1] for step in saved.steps()])
-        best = max(saved.steps(), key=lambda step: judged_by(saved.about(step)[1]))
+        folder = workdir / "checkpoints"
+        metrics_of = {step: saved.about(folder / str(step))[1] for step in sorted(saved.steps(folder))}
+        judged_by = judge(list(metrics_of.values()))
+        best = max(metrics_of, key=lambda step: judged_by(metrics_of[step]))
         params = load_params(workdir, best)
         test = {"test": loss_on(params, corpus.test), "bleu": bleu(objective, params, corpus)}
     return {"parameters": parameters, "best_step": best, **done, **test}
