@@ -1,6 +1,5 @@
 """The public logs: parameters, initial values, batches, the rule, and a training that stops and goes on."""
 
-import copy
 import json
 import math
 from pathlib import Path
@@ -15,7 +14,7 @@ from ml_collections import ConfigDict
 from lab.studies.public_logs import parts, study, text
 from lab.studies.public_logs.design import LOGS, SEEDS, get_config
 from lab.studies.public_logs.published import LOGS as PUBLISHED
-from lab.studies.public_logs.rule import CURVES, curve_bands, end_bands, misses
+from lab.studies.public_logs.rule import CURVES, compared, curve_bands, end_bands, misses
 from lab.studies.public_logs.train import objective_of, read_corpus, train
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS
@@ -162,6 +161,17 @@ def test_runs_inside_every_range_meet_a_log(log: str) -> None:
     assert study.verdict(log, {seed: planted(log) for seed in SEEDS[:2]}).word == "open"
 
 
+def test_a_run_that_has_not_all_epochs_is_compared_as_far_as_it_goes_and_has_no_verdict() -> None:
+    seeds = {seed: planted("A") for seed in SEEDS}
+    seeds[2] = {"train": seeds[2]["train"][:4], "valid": [*seeds[2]["valid"][:3], 9.0], "test": 9.0, "bleu": 0.0}
+    assert (compared("A", seeds), study.verdict("A", seeds).word) == (22 + 22 + 8, "open")
+    assert [miss.partition(":")[0] for miss in misses("A", seeds)] == ["valid, epoch 4, seed 2"]
+    assert study.summary(records_of(seeds)).rows[0][4] == "1.672, 1.672"
+    fourth, fifth = study.tables(records_of(seeds))[1].rows[3:5]
+    assert fourth[7:] == ("1.817", "1.817", "9.000", "no")
+    assert fifth[7:] == ("1.713", "1.713", "not run", "yes")
+
+
 def test_one_epoch_outside_is_named_with_its_side() -> None:
     # The published range of the second epoch is 2.813 to 2.824, and on validation 2.289 to 2.317.
     assert verdict_of("A", ("train", 2, 2.8535), ("valid", 2, 2.2595)) == ("met", [])
@@ -177,14 +187,18 @@ def test_the_ends_have_margins_of_their_own() -> None:
     assert outside == ["test, seed 0: 0.002 below", "bleu, seed 0: 0.07 above"]
 
 
-def test_records_become_tables_cards_and_a_figure(tmp_path: Path) -> None:
+def records_of(seeds: dict[int, dict[str, Any]]) -> Records:
+    """Returns these runs of A, by seed, as records."""
     about = {"device": {"kind": "cpu", "count": 1, "cpus": 2, "cpu": ""}, "git": [None], "hours": 0.5}
-    lines: list[str] = []
-    for seed in SEEDS:
-        run = planted("A") | about | {"study": "public_logs", "log": "A", "seed": seed, "order": "random"}
-        lines.append(json.dumps(run))
-    other = copy.deepcopy(run) | {"seed": 0, "order": "pools", "test": 9.0}
-    (tmp_path / "records.jsonl").write_text("\n".join([*lines, json.dumps(other)]) + "\n")
+    run_of = {"study": "public_logs", "log": "A", "order": "random"} | about
+    return Records([], [], [], [], [run_of | run | {"seed": seed} for seed, run in seeds.items()])
+
+
+def test_records_become_tables_cards_and_a_figure(tmp_path: Path) -> None:
+    records = records_of({seed: planted("A") for seed in SEEDS})
+    other = records.of_studies[0] | {"order": "pools", "test": 9.0}
+    lines = [json.dumps(record) for record in [*records.of_studies, other]]
+    (tmp_path / "records.jsonl").write_text("\n".join(lines) + "\n")
     records = find_records(tmp_path)
     summary, of_a, of_b, _ = study.tables(records)
     row = dict(zip(summary.head, summary.rows[0], strict=True))

@@ -10,7 +10,7 @@ from lab.cards.card import Card, Claim, Verdict, measure, met
 from lab.studies.plots import legend
 from lab.studies.public_logs.design import LOGS, SEEDS, UPDATES, get_config
 from lab.studies.public_logs.published import LOGS as PUBLISHED
-from lab.studies.public_logs.rule import CURVES, Band, curve_bands, end_bands, misses
+from lab.studies.public_logs.rule import CURVES, Band, compared, curve_bands, end_bands, is_whole, misses
 from lab.studies.study import Commands, Runs, Study, count_seeds, mean_cost
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.provenance import caveats
@@ -83,7 +83,7 @@ def summary(records: Records) -> Table:
         ends: list[str] = []
         for what, digits in (("test", 3), ("bleu", 2)):
             band = bands.get(what)
-            ends += [_range(band, digits), _ours(of_log, what, digits)] if band else ["-", "-"]
+            ends += [_range(band, digits), _ours(log, of_log, what, digits)] if band else ["-", "-"]
         about = TITLES[log].partition(": ")[2]
         last = count_seeds(log, runs), mean_cost(log, runs)
         lines.append((runs[log].label(log), about, _inside(log, of_log), *ends, *last))
@@ -112,10 +112,10 @@ def epochs(log: str, seeds: Seeds) -> Table:
         cells: list[str] = []
         for curve, bands in of_curves.items():
             band = bands[epoch]
-            values = [run[curve][epoch] for run in seeds.values()]
-            inside = "yes" if all(map(band.holds, values)) else "no"
-            shown = [number(seeds[seed][curve][epoch], 3) if seed in seeds else NOT_RUN for seed in SEEDS]
-            cells += [_range(band, 3), *shown, inside if values else NOT_RUN]
+            losses = {seed: run[curve][epoch] for seed, run in seeds.items() if epoch < len(run[curve])}
+            inside = "yes" if all(map(band.holds, losses.values())) else "no"
+            ours = [number(losses[seed], 3) if seed in losses else NOT_RUN for seed in SEEDS]
+            cells += [_range(band, 3), *ours, inside if losses else NOT_RUN]
         lines.append((str(epoch + 1), *cells))
     columns = ("published", *(f"seed {seed}" for seed in SEEDS), "inside")
     head = ("epoch", *(f"{curve}: {column}" for curve in ("training", "validation") for column in columns))
@@ -127,21 +127,21 @@ def _range(band: Band, digits: int) -> str:
     return f"{number(band.low, digits)} to {number(band.high, digits)}"
 
 
-def _ours(seeds: Seeds, what: str, digits: int) -> str:
-    return ", ".join(number(run[what], digits) for run in seeds.values()) or NOT_RUN
+def _ours(log: str, seeds: Seeds, what: str, digits: int) -> str:
+    return ", ".join(number(run[what], digits) for run in seeds.values() if is_whole(log, run)) or NOT_RUN
 
 
 def _inside(log: str, seeds: Seeds) -> str:
     if not seeds:
         return NOT_RUN
-    count = len(seeds) * (len(CURVES) * LOGS[log].epochs + len(end_bands(log)))
-    return f"{count - len(misses(log, seeds))} of {count}"
+    numbers = compared(log, seeds)
+    return f"{numbers - len(misses(log, seeds))} of {numbers}"
 
 
 def verdict(log: str, seeds: Seeds) -> Verdict:
     """Judges a log by the rule of the design."""
-    if len(seeds) < len(SEEDS):
-        return Verdict.open("not all seeds are there")
+    if sum(is_whole(log, run) for run in seeds.values()) < len(SEEDS):
+        return Verdict.open("not all epochs of all seeds are there")
     outside = len(misses(log, seeds))
     word = met(not outside)
     return Verdict(word, f"{word}; {_inside(log, seeds)} numbers are inside")
@@ -183,7 +183,7 @@ def plot(records: Records, path: Path) -> None:
                 axes.fill_between(epochs_p, low_p, high_p, color=ink, alpha=0.3, lw=2, label=f"{name}, published")
                 for number_of_run, run in enumerate(seeds.values()):
                     label = None if number_of_run else f"{name}, ours"
-                    axes.plot(epochs_p, run[curve], color=ink, linewidth=0.8, label=label)
+                    axes.plot(epochs_p[: len(run[curve])], run[curve], color=ink, linewidth=0.8, label=label)
             axes.set(title=TITLES[log], xlabel="epoch")
         panels[0].set(ylabel="nats a token")
         legend(figure, panels[0], 4)

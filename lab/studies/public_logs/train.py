@@ -3,7 +3,8 @@
     python -m lab.studies.public_logs.train --log=A --seed=0 --corpus=FOLDER --workdir=runs/public_logs/A-0
 
 FOLDER has {train,valid,test2016}.{de,en}, plain or .gz. The same command resumes a run from its last epoch. At the end
-the run's record, a line of JSON, is WORKDIR/record.json.
+the run's record, a line of JSON, is WORKDIR/record.json. With --epochs=N it ends after so many epochs; there is no
+verdict on such a run, and the same command without this flag goes on with it.
 """
 
 import json
@@ -189,7 +190,8 @@ def main(argv: list[str]) -> None:
         raise UserError("--workdir=DIR: the folder of the run is missing")
     cfg = get_config(f"{options.log}:{options.corpus}")
     cfg.seed = options.seed
-    log = LOGS[options.log]._replace(order=options.order or LOGS[options.log].order)
+    log = LOGS[options.log]
+    log = log._replace(order=options.order or log.order, epochs=min(options.epochs or log.epochs, log.epochs))
     train_seed(options.log, log, cfg, Path(options.workdir))
 
 
@@ -198,5 +200,6 @@ if __name__ == "__main__":
     flags.DEFINE_integer("seed", 0, "of parameters, order and dropout")
     flags.DEFINE_string("corpus", "", "folder of the corpus; by default multi30k_spacy beside the downloaded ones")
     flags.DEFINE_enum("order", None, ["random", "pools", "file"], "another order of pairs; such a run has no verdict")
+    flags.DEFINE_integer("epochs", None, "end after so many epochs, if the log has more", lower_bound=1)
     flags.DEFINE_string("workdir", "", "folder of the run")
     run(main, hint="the log is given as --log=A")
