@@ -4,7 +4,7 @@ Published: `LOGS` of published.py: losses of every epoch, on training and on val
            A: "Attention is All You Need", notebook 6 of bentrevett/pytorch-seq2seq, versions of 2020 and 2021.
            B: the same notebook in 2019: the paper's base model, with the paper's rate and Adam.
            C: PyTorch's tutorial "Language translation with nn.Transformer", logs of three readers.
-Ours:  not run.
+Ours:  A is met; README.md says what became of it, and how far C has run. B has not.
 Cost:  estimated: 40 minutes of two CPU cores a seed of A, two hours of B, an hour and a half of C.
 
 The rule, fixed before the first run:
