@@ -28,11 +28,10 @@ from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.infer.scores.bleu import bleu_as_is
-from vaswani.run import saved
-from vaswani.run.checkpoint import Checkpoints, load_params
+from vaswani.run.averaging import load_choice
+from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.folder import as_json, model_config, open_folder, record_launch
 from vaswani.run.parameters import count_parameters
-from vaswani.run.quality import judge
 from vaswani.run.records import read_launches
 from vaswani.search.beam import beam_search
 from vaswani.search.state import run_search
@@ -140,11 +139,7 @@ def train(log: Log, cfg: ConfigDict, workdir: Path, epochs: int) -> dict[str, An
         checkpoints.close()
 
         # The parameters of the best validation are tested.
-        folder = workdir / "checkpoints"
-        metrics_of = {step: saved.about(folder / str(step))[1] for step in sorted(saved.steps(folder))}
-        judged_by = judge(list(metrics_of.values()))
-        best = max(metrics_of, key=lambda step: judged_by(metrics_of[step]))
-        params = load_params(workdir, best)
+        (best,), params = load_choice(workdir, cfg.decode.checkpoint)
         test = {"test": loss_on(params, corpus.test), "bleu": bleu(objective, params, corpus)}
     return {"parameters": parameters, "best_step": best, **done, **test}
 
