@@ -22,8 +22,9 @@ from vaswani.run import checksums, saved, signals
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.checksums import fault
 from vaswani.run.records import read_metrics
-from vaswani.tasks.task import Batches
 from vaswani.train import loop
+from vaswani.train.job import Job
+from vaswani.train.program import Program
 from vaswani.train.step import TrainState
 
 
@@ -165,7 +166,7 @@ def test_what_a_signal_left_makes_way_for_the_next(
         (folder / "_CHECKPOINT_METADATA").write_text(json.dumps(metadata | {"custom_metadata": {}}))
         checksums.write_sums(folder, checksums.read_sums(folder), ["_CHECKPOINT_METADATA"])
     with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
-        loop._restore(cfg, tmp_path, checkpoints, 4, placed, mock.Mock(spec=Batches))
+        loop._restore(tmp_path, checkpoints, mock.Mock(Program, placed=placed), mock.Mock(Job))
         checkpoints.save(5, state(5), {}, None, {})
         checkpoints.wait()
         assert checkpoints.steps() == kept
