@@ -96,11 +96,7 @@ def train(
         program = make_program(cfg, job.objective, mesh)
         init_key, dropout_key = jax.random.split(jax.random.key(cfg.seed))
         checkpoints = Checkpoints(workdir / "checkpoints", cfg.checkpoint)
-        if checkpoints.latest() is not None:
-            state = _restore(workdir, checkpoints, program, job)
-            init_record = None
-        else:
-            state, init_record = _new_state(workdir, program, init_key, init_from)
+        state, init_record = _first_state(workdir, program, checkpoints, job, init_key, init_from)
         done = int(state.step)
 
         # Records: by process 0 alone; the others have neither a folder nor a tracker.
@@ -138,24 +134,24 @@ def train(
     return signals.exit_code
 
 
-def _restore(workdir: Path, checkpoints: Checkpoints, program: Program, job: Job) -> TrainState:
-    """Returns the state of the latest checkpoint, and moves the batches to where it was saved."""
-    step = checkpoints.latest()
-    assert step is not None
-    check_unchanged(workdir, step)
-    state, position = checkpoints.restore(program.placed)
-    job.batches.set_state(position)
-    # Section 6.1 averages the last checkpoints, which are to be those of an uninterrupted run: one that only a signal
-    # saved makes way for the next.
-    if checkpoints.reason(step) == "signal":
-        checkpoints.mark_temporary(step)
-    return state
-
-
-def _new_state(
-    workdir: Path, program: Program, key: PRNGKeyArray, init_from: str | None
+def _first_state(
+    workdir: Path,
+    program: Program,
+    checkpoints: Checkpoints,
+    job: Job,
+    key: PRNGKeyArray,
+    init_from: str | None,
 ) -> tuple[TrainState, dict[str, Any] | None]:
-    """Returns the state before the first update, perhaps with parameters of another run, and a record of those."""
+    """Returns the state that a launch begins with, and a record of the run `init_from` if its parameters are in it.
+
+    It is the latest checkpoint's, and the batches are moved to where that was saved; or a new one, made from `key`.
+    """
+    latest = checkpoints.latest()
+    if latest is not None:
+        check_unchanged(workdir, latest)
+        state, position = checkpoints.restore(program.placed)
+        job.batches.set_state(position)
+        return state, None
     state = program.init(key)
     if init_from is None:
         return state, None
@@ -269,10 +265,8 @@ def _validate(training: Training, step: int, params: dict) -> dict[str, float] |
 
 def _validate_if_interrupted(training: Training, params: dict, step: int) -> None:
     """Validates the checkpoint of update `step`, from which the run resumes, if a signal interrupted that."""
-    checkpoints = training.checkpoints
     due = training.schedule.after(step, training.job.batches.get_state())
-    _, metrics = checkpoints.about(step)
-    if metrics or not due.validates:
+    if not due.validates or training.checkpoints.about(step).metrics:
         return
     # A process may have been killed after it recorded this validation, before the checkpoint had the metrics.
     is_recorded = broadcast_from_main(training.patience.last_step == step)
@@ -283,9 +277,7 @@ def _validate_if_interrupted(training: Training, params: dict, step: int) -> Non
             training.reporter.record_validation(step, metrics)
             training.patience.add(metrics)
         ended = broadcast_from_main(training.patience.ended)
-        if ended and checkpoints.reason(step) == "signal":  # uninterrupted, patience would have saved it
-            checkpoints.set_reason(step, "patience")
-        checkpoints.add_metrics(step, metrics)
+        training.checkpoints.add_validation(step, metrics, ended)
 
 
 @contextmanager

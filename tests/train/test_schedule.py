@@ -12,6 +12,7 @@ from tests import tiny
 from tests.train.test_loop import records, steps
 from vaswani.configs.common import default
 from vaswani.run.checkpoint import load_params
+from vaswani.run.saved import Checkpoint
 from vaswani.train import loop
 from vaswani.train.schedule import Due, Every, Patience, Schedule, reason_to_save
 
@@ -102,12 +103,12 @@ def test_a_validation_that_was_recorded_before_the_process_was_killed_counts_onc
     patience = Patience(2, [valid(2.0, step) for step in recorded])
     training = mock.MagicMock(spec=loop.Training, schedule=schedule(), patience=patience)
     training.job.batches.get_state.return_value = {"epoch": 1, "batch": 1}
-    training.checkpoints.about.return_value = (0.0, {})
+    training.checkpoints.about.return_value = Checkpoint(4, 0.0, {}, "signal")
     monkeypatch.setattr(loop, "validate", lambda *_: {"nll": 2.0})
     loop._validate_if_interrupted(training, {}, 4)
     assert training.patience.waited == waited
     assert training.reporter.record_validation.called == (4 not in recorded)
-    training.checkpoints.add_metrics.assert_called_once_with(4, {"nll": 2.0})
+    training.checkpoints.add_validation.assert_called_once_with(4, {"nll": 2.0}, waited == 2)
 
 
 @pytest.mark.slow
