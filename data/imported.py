@@ -17,7 +17,7 @@ from typing import Any, ClassVar, SupportsIndex
 
 import sentencepiece
 
-from vaswani.checked_json import check
+from vaswani.read_json import check
 from vaswani.data.multilingual import Multilingual
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.batching import Record
 from vaswani.errors import UserError
 from vaswani.files import sha256

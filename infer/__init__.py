@@ -21,13 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani import compiled
-from vaswani.interrupt import while_starting
 
 if TYPE_CHECKING:
     from vaswani.infer.api import LoadedRun
-
-while_starting()
-
 
 def load_run(
     workdir: str | Path,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import Schema, check, read_json, read_json_lines
+from vaswani.read_json import Schema, check, read_json, read_json_lines
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.files import read_bytes, walk, write_text

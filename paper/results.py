@@ -28,7 +28,7 @@ from typing import Any
 
 from absl import flags
 
-from vaswani.checked_json import check
+from vaswani.read_json import check
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import folder, folders, sha256, write_text

@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import flags
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import sha256
 from vaswani.keys import flat

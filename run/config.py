@@ -2,12 +2,14 @@
 
 import json
 import math
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import is_text, read_json
+from vaswani.read_json import read_json
 from vaswani.configs.common import default
 from vaswani.errors import UserError, shown
 from vaswani.keys import flat, suggestion
@@ -90,8 +92,15 @@ def _fits(value: Any, example: Any) -> bool:
     if isinstance(example, float) and isinstance(value, float):
         return math.isfinite(value)
     if isinstance(example, str):
-        return isinstance(value, str) and is_text(value)
+        return isinstance(value, str) and _is_text(value)
     if isinstance(example, bool):
         return isinstance(value, bool)
     # A whole number, also in place of any other. `bool` is a subclass of `int`.
     return type(value) is int and abs(value) <= LARGEST
+
+
+def _is_text(value: str) -> bool:
+    """Returns whether a string is Unicode, or could be the name of a file, which need not be Unicode."""
+    with suppress(UnicodeEncodeError):
+        return b"\0" not in os.fsencode(value)
+    return False

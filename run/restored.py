@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 from flax.traverse_util import unflatten_dict
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.errors import UserError
 from vaswani.run import checksums
 from vaswani.run.parameters import named_shapes

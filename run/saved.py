@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vaswani.checked_json import check, read_json
+from vaswani.read_json import check, read_json
 from vaswani.errors import UserError
 from vaswani.files import remove_tree, sha256, walk, write_text
 from vaswani.notes import note
@@ -41,7 +41,7 @@ def about(folder: Path) -> tuple[float, dict[str, float]]:
       ValueError: one of the two files is damaged or missing; the message says which.
     """
     with _blaming(folder, _TIME):
-        timing = read_json(folder / _TIME, {"commit_timestamp_nsecs": int}, widest=_LAST)
+        timing = read_json(folder / _TIME, {"commit_timestamp_nsecs": int})
         nanoseconds = timing["commit_timestamp_nsecs"]
         if not _FIRST <= nanoseconds <= _LAST:
             raise UserError("no time")
@@ -58,7 +58,7 @@ def read_reason(folder: Path) -> str:
 
     One without a word was saved by an earlier version, and counts as one of the schedule: it is kept like those.
     """
-    metadata = read_json(folder / _TIME, {"custom_metadata": dict}, widest=_LAST)
+    metadata = read_json(folder / _TIME, {"custom_metadata": dict})
     return metadata["custom_metadata"].get("reason", "schedule")
 
 
@@ -143,7 +143,7 @@ def replace_metrics(folder: Path, metrics: dict[str, float]) -> None:
 
 def replace_reason(folder: Path, reason: str) -> None:
     """Rewrites why a checkpoint was saved."""
-    metadata = read_json(folder / _TIME, dict, widest=_LAST)
+    metadata = read_json(folder / _TIME, dict)
     metadata["custom_metadata"] = {"reason": reason}
     _replace(folder, _TIME, metadata)
 

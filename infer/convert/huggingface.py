@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.errors import UserError, shown
 from vaswani.infer.convert import bart, bert, gpt2, marian, pytorch, t5, vit
 from vaswani.infer.convert.folders import Imported

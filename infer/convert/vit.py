@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.errors import UserError
 from vaswani.infer.convert import bert, table
 from vaswani.infer.convert.folders import Imported, nested

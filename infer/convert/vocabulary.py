@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.imported import is_of_tokenizers
 from vaswani.data.symbols import SPECIALS
 from vaswani.errors import UserError, shown
@@ -18,7 +18,6 @@ from vaswani.infer.convert.table import AXES
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.
 COPY_BIAS = -30.0
-_NO_LIMIT = 2**100  # transformers writes a length of 10^30 for none
 
 
 def our_rows(source: object, size: int, *, pad: int, start: int, eos: int, unk: int) -> list[int]:
@@ -133,7 +132,7 @@ def _check_class(folder: Path, kind: str) -> None:
 def tokenizer_settings(folder: Path, name: str = "tokenizer_config.json") -> dict[str, Any]:
     """Returns what a file says of a folder's tokenizer; nothing if it is not there."""
     path = folder / name
-    return read_json(path, dict, widest=_NO_LIMIT) if path.is_file() else {}
+    return read_json(path, dict) if path.is_file() else {}
 
 
 def read_vocabulary(path: Path, size: int) -> dict[str, int]:

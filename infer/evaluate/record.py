@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import output_file, write_text, writing
 from vaswani.infer.runs import Run, as_one

@@ -14,7 +14,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from sentencepiece import sentencepiece_model_pb2
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError

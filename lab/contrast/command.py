@@ -8,7 +8,7 @@ import numpy as np
 from lab.contrast.pairs import Pairs, minimal_pairs, shown
 from lab.contrast.sentences import RELATIONS
 from lab.evaluation import evaluation_file
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import write_json

@@ -12,7 +12,7 @@ from typing import Any
 from lab.gpu import program
 from lab.gpu.parts import PARTS
 from lab.gpu.sitting import RECORDS, read_records
-from vaswani.checked_json import read_json_lines
+from vaswani.read_json import read_json_lines
 from vaswani.command import run
 from vaswani.paper.published import TABLE3, TIMES
 from vaswani.table import NOT_RUN, Table, as_markdown, number

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from vaswani.checked_json import read_json_lines
+from vaswani.read_json import read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_text
 

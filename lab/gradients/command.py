@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lab.evaluation import evaluation_file
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.batching import Batch, TextBatch
 from vaswani.data.pipeline import text_batches
 from vaswani.errors import UserError

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vaswani.checked_json import read_json_lines
+from vaswani.read_json import read_json_lines
 from vaswani.files import write_text
 from vaswani.markers import rewritten
 from vaswani.paper.drawing import drawn

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from lab.residuals.design import APART, BASE, CELLS, COLLAPSED, DEPTHS, NORMS, Cell, seeds
-from vaswani.checked_json import check, read_json, read_json_lines
+from vaswani.read_json import check, read_json, read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.markers import rewritten

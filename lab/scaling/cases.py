@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import read_json_lines
+from vaswani.read_json import read_json_lines
 from vaswani.errors import UserError
 from vaswani.run.folder import git
 from vaswani.table import Markdown, Table, as_markdown

@@ -10,7 +10,7 @@ import pytest
 from lab.patching import command
 from lab.patching.pairs import minimal_pairs
 from tests import tiny
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.grammar.lexicon import NOUNS
 from vaswani.errors import UserError
 from vaswani.infer.inside.trace import trace

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_json

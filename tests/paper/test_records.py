@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
-from vaswani.checked_json import check, read_json_lines
+from vaswani.read_json import check, read_json_lines
 from vaswani.errors import UserError
 from vaswani.paper import provenance
 from vaswani.paper.records import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.configs.common import default
 from vaswani.data.of_config import check_specs
 from vaswani.errors import UserError

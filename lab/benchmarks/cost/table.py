@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.benchmarks.cost.growth import slopes
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.files import write_json, write_text
 from vaswani.markers import rewritten
 from vaswani.table import NOT_RUN, Table, as_markdown, number, spread

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.files import write_json, write_text
 from vaswani.markers import rewritten
 from vaswani.table import Markdown, Table, as_markdown

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from lab.evaluation import evaluation_file
 from lab.studies.forcing.design import POSITIONS
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.files import write_json
 from vaswani.ids import BOS, EOS, PAD

@@ -17,7 +17,7 @@ from scipy.special import entr
 
 from lab.evaluation import evaluation_file
 from lab.studies.heads.design import PAIRS, PLACES
-from vaswani.checked_json import read_json
+from vaswani.read_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.files import write_json
 from vaswani.infer.attention.maps import attention_maps
