@@ -1,1 +1,5 @@
 """Finished runs to tables: the paper's number beside ours."""
+
+from vaswani.names import refuse_short_name
+
+refuse_short_name(__name__)
