@@ -20,7 +20,7 @@ from vaswani.data.batching import Batch, Record, TextBatch, make_batch, make_tex
 from vaswani.data.length_batches import length_batches
 from vaswani.data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
 from vaswani.data.prepared import Prepared
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]
@@ -56,7 +56,7 @@ def check_position(state: Any) -> State:
     position: dict[str, Any] = {key: fields.get(key) for key in ("epoch", "batch")}
     # A file may hold other numbers: 1.0, or true, which is an int to isinstance.
     if not all(type(number) is int and number >= 0 for number in position.values()):
-        raise UserError(f"data position: {shown(state)}; it must be the whole numbers epoch and batch")
+        raise UserError(f"data position: {format_value(state)}; it must be the whole numbers epoch and batch")
     return position
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.read_json import read_json
 from vaswani.configs.common import default
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.keys import flat, suggestion
+from vaswani.read_json import read_json
 
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
@@ -83,7 +83,7 @@ def check_types(given: dict[str, Any], known: dict[str, Any], where: str) -> Non
     for key, example in known.items():
         if key in given and not _fits(given[key], example):
             kind = _KINDS[type(example)]
-            raise UserError(f"{where}: {key} is {shown(given[key])}; it must be {kind}, like {example!r}")
+            raise UserError(f"{where}: {key} is {format_value(given[key])}; it must be {kind}, like {example!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from vaswani.errors import UserError, format_value
 from vaswani.read_json import Schema, check, read_json, read_json_lines
-from vaswani.errors import UserError, shown
 
 _MEASURES: dict[str, dict[str, type]] = {
     "train": {"seconds": float},
@@ -47,7 +47,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
         where = f"line {number}"
         kind = record["kind"]
         if kind not in _MEASURES:
-            raise UserError(f"{path}: damaged in {where}: kind is {shown(kind)}; it must be train or valid")
+            raise UserError(f"{path}: damaged in {where}: kind is {format_value(kind)}; it must be train or valid")
         check(path, where, record, _MEASURES[kind])
         if "bleu" in record:
             check(path, where, record, {"bleu": float})

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from vaswani.read_json import check, read_json
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
 from vaswani.files import read_bytes, remove_tree, sha256, walk, write_text
-from vaswani.notes import note
+from vaswani.read_json import check, read_json
 
 CHECKSUMS = "SHA256SUMS"
 _TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved

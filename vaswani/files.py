@@ -1,7 +1,7 @@
 """Files: paths that users give, reading what is regular, atomic writes, and SHA-256.
 
 Every fault is a one-line error. Files are read if they are regular: a device or a pipe in their place may never end.
-What belongs to a run may be in a bucket (gs://); its path is then a `vaswani.buckets.BucketPath`.
+What belongs to a run may be in a bucket (gs://); its path is then a `vaswani.gcs.BucketPath`.
 """
 
 import contextlib
@@ -104,10 +104,10 @@ def place(path: str | Path, where: str) -> Path:
       UserError: as `expanded`, or what reads buckets is not installed.
     """
     if in_bucket(path):
-        from vaswani.buckets import bucket_path  # which costs what few commands need
+        from vaswani.gcs import bucket_path  # which costs what few commands need
 
         return bucket_path(str(path))
-    return expanded(path, where)
+    return local_path(path, where)
 
 
 def in_bucket(path: str | Path) -> bool:
@@ -141,7 +141,7 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def expanded(path: str | Path, where: str) -> Path:
+def local_path(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:

@@ -164,7 +164,7 @@ def test_a_hundred_runs_are_listed_in_few_requests(
     runs = find_runs([str(place)])
     assert len(runs) == 100 and {run.state for run in runs} == {"done"}
     # One lists a run's folder, one reads each of its three files. gcsfs looks for an object and a folder at once to see
-    # whether config.json and run.json are there; it is chance whether the second request is sent before it is cancelled.
+    # whether config.json and run.json are there; chance decides if the second request is sent before it is cancelled.
     assert len(requests) < 12 * len(runs)
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.read_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import (
-    expanded,
     folder,
     folders,
+    local_path,
     output_file,
     output_folder,
     read_bytes,
@@ -20,6 +19,7 @@ from vaswani.files import (
     write_json,
     write_text,
 )
+from vaswani.read_json import read_json
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
@@ -203,4 +203,4 @@ def test_a_home_that_is_not_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Path, "expanduser", without_home)
     with pytest.raises(UserError, match=r"^x: ~ stands for HOME, which is not set$"):
-        expanded("~/runs", "x")
+        local_path("~/runs", "x")

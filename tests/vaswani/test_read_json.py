@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.read_json import read_json, read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_json
+from vaswani.read_json import read_json, read_json_lines
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
 
