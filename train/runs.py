@@ -20,10 +20,10 @@ from absl import flags
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import output_file
-from vaswani.table import as_text
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import SUFFIXES, draw
 from vaswani.train.overview.table import as_fitted_text, difference_of, table_of
+from vaswani.train.table import as_text
 
 
 def check(options: Any) -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.html import inline_scripts, script_policy
-from vaswani.table import as_text
+from vaswani.infer.html import inline_scripts, script_policy
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import draw
 from vaswani.train.overview.table import difference_of, table_of
 from vaswani.train.runs import show
+from vaswani.train.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
 

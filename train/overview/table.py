@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from vaswani.errors import UserError
 from vaswani.keys import short_names
-from vaswani.table import Table, as_text, number, setting
 from vaswani.train.overview.found import FoundRun, differing_keys
+from vaswani.train.table import Table, as_text, number, setting
 
 MOST_KEYS = 8  # of the config, that the table has columns for
 _HEAD = ("run", "state", "step", "nll", "BLEU", "accuracy", "minutes", "device")
