@@ -9,6 +9,7 @@ python -m infer.translate --workdir=runs/a,runs/b < in.txt                    # 
 python -m infer.translate --workdir=runs/quickstart --sample --nbest=16 --mbr=chrf < in.txt
 python -m infer.translate --workdir=runs/quickstart --require=phrases < text_tab_phrase_tab_phrase.tsv
 python -m infer.translate --workdir=runs/quickstart --columns=2,3 < table.tsv
+python -m infer.translate --workdir=runs/quickstart --split_sentences < paragraphs.txt
 
 Line i of the output translates line i of the input; only a line feed ends a line. Output is written after each chunk of
 lines (--chunk). On a terminal a chunk is one line; from a pipe it ends early when no more lines arrive; to a pipe the
@@ -73,12 +74,19 @@ def check(options: Any) -> None:
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
         raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
+    if options.split_sentences and (options.explain or options.require):
+        raise UserError("--split_sentences translates a line in parts: leave out --explain and --require")
     if options.explain:
-        output_file("explain", options.explain, (".html",))
-        if options.sample or options.groups > 1 or options.require or options.columns:
-            raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
-        if options["max_input"].present:
-            raise UserError("--explain draws the search of a whole line, which --max_input may cut: leave it out")
+        _check_explain(options)
+
+
+def _check_explain(options: Any) -> None:
+    """Raises a `UserError` if the page cannot be written, or another flag asks for more than a plain search."""
+    output_file("explain", options.explain, (".html",))
+    if options.sample or options.groups > 1 or options.require or options.columns:
+        raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
+    if options["max_input"].present:
+        raise UserError("--explain draws the search of a whole line, which --max_input may cut: leave it out")
 
 
 def are_columns(columns: list[str]) -> bool:
@@ -112,6 +120,11 @@ def define_output_flags() -> None:
         512,
         "source subwords beyond which a line is translated in pieces",
         lower_bound=64,
+    )
+    flags.DEFINE_boolean(
+        "split_sentences",
+        False,
+        "translate the sentences of a line one by one, and join them; scores are sums",
     )
     flags.DEFINE_string(
         "explain",
@@ -184,8 +197,14 @@ def main(options: Any) -> None:
     model_config, params = as_one(runs)
     params = jax.device_put(params)
     tokenizer = runs[0].tokenizer
-    sizes = {"max_input": options.max_input, "batch_tokens": options.batch_tokens}
-    translator = Translator(model_config, tokenizer, chosen, **sizes)
+    translator = Translator(
+        model_config,
+        tokenizer,
+        chosen,
+        max_input=options.max_input,
+        batch_tokens=options.batch_tokens,
+        split_sentences=options.split_sentences,
+    )
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)
