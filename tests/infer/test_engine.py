@@ -190,6 +190,15 @@ def test_nbest_lists_are_read_and_faults_named() -> None:
             parse_lists("x", ["0 ||| a", wrong], 3)
 
 
+def test_a_text_with_unescaped_bars_is_not_read_as_its_first_part() -> None:
+    moses = "0 ||| a ||| LM0= -1.5 .5e-3 Dist0= 0 ||| -4.25 ||| 0-0 1=2"
+    assert parse_lists("x", [moses, "0 ||| b ||| F0=-3 ||| -inf"], 1) == ([0, 0], ["a", "b"])
+    with pytest.raises(
+        UserError, match=r"^x, line 1: the field 'b ' has no numbers, .* is written &#124;&#124;&#124;$"
+    ):
+        parse_lists("x", ["0 ||| a ||| b  ||| -10.25"], 1)
+
+
 _TEXTS = st.lists(
     st.sampled_from(["|||", " ||| ", "|", " ", "-1.000000", "7", "\t", "&", "amp;", "#124;", "&#124;", "\r", "\u2028"])
     | st.characters(exclude_categories=("Cs",), exclude_characters="\n")
