@@ -28,7 +28,12 @@ from vaswani.run.averaging import named_steps
 from vaswani.run.parameters import count_parameters
 
 # What messages of commands name, and what `load_run` calls it.
-_IN_PYTHON = {"--workdir=": "workdir=", "--accept_changes": "accept_changes=True", "this command": "load_run"}
+_IN_PYTHON = {
+    "--workdir=": "workdir=",
+    "--checkpoint": "checkpoint",
+    "--accept_changes": "accept_changes=True",
+    "this command": "load_run",
+}
 
 
 class LoadedRun:

@@ -17,6 +17,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
     print(f"error: {_TOLD}; `make quickstart PYTHON=python3.12` installs into .venv with another", file=sys.stderr)
     sys.exit(2)
 
+from vaswani.errors import UserError
 from vaswani.infer import load_run
 
-__all__ = ["load_run"]
+__all__ = ["UserError", "__version__", "load_run"]
+__version__ = "0.1.0"
