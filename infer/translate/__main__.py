@@ -55,7 +55,7 @@ RULES = ("min_length", "no_repeat", "groups", "diversity")
 # With and without --sample: the flags that have no effect, what they are for, and what to do.
 UNUSED = {
     True: (("beam", "alpha", "stopping"), "searching", "it has no effect with --sample"),
-    False: (("temperature", "top_k", "top_p", "seed"), "sampling", "give --sample, too"),
+    False: (("temperature", "top_k", "top_p", "seed"), "sampling", "add --sample"),
 }
 
 
@@ -66,7 +66,7 @@ def check(options: Any) -> None:
         if options[name].present:
             raise UserError(f"--{name} is for {purpose}: {cure}")
     if options["diversity"].present and options.groups == 1:
-        raise UserError("--diversity is for several groups of beams: give --groups, too")
+        raise UserError("--diversity is for several groups of beams: add --groups")
     for name in ("columns", "explain"):
         if options[name].present and not options[name].value:
             raise UserError(f"--{name}= is empty: give it a value, or leave it out")
@@ -118,7 +118,7 @@ def define_output_flags() -> None:
     flags.DEFINE_integer(
         "max_input",
         512,
-        "source subwords beyond which a line is translated in pieces",
+        "maximum source length in subwords; a longer line is translated in pieces",
         lower_bound=64,
     )
     flags.DEFINE_boolean(
@@ -147,7 +147,7 @@ def define_search_flags() -> None:
         1,
         "with --nbest: groups of beams, each penalised for repeating those before it",
     )
-    flags.DEFINE_float("diversity", 0.5, "for --groups: weight of the penalty")
+    flags.DEFINE_float("diversity", 0.5, "for --groups: diversity penalty")
     flags.DEFINE_enum(
         "require",
         "",
@@ -173,7 +173,7 @@ def define_sampling_flags() -> None:
         "mbr",
         "",
         ["", *METRICS],
-        "for --sample: print the sample that agrees best with all",
+        "for --sample: print the sample of minimum Bayes risk, by this metric",
     )
     within_limits("temperature", "top_k", "top_p", "seed")
 

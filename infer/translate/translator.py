@@ -341,10 +341,7 @@ class Translator:
             room = self._positions
             cure = "the model has no more learned positions"
         if needed > max(room, 1):
-            raise UserError(
-                f"line {row.line}: its translation may have {room} subwords, and what is required takes {needed};"
-                f" {cure}"
-            )
+            raise UserError(f"line {row.line}: the required text takes {needed} subwords; the limit is {room}: {cure}")
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""

@@ -161,9 +161,9 @@ def test_a_real_translator_fits_the_filter(tmp_path):
         (["--workdir=nowhere"], "error: --workdir=nowhere: no such folder"),
         (["--workdir=x", "--beam=0"], "--beam"),
         (["--workdir=x", "in.txt"], "error: unexpected argument 'in.txt'"),
-        (["--workdir=x", "--temperature=0.7"], "error: --temperature is for sampling: give --sample, too"),
+        (["--workdir=x", "--temperature=0.7"], "error: --temperature is for sampling: add --sample"),
         (["--workdir=x", "--sample", "--beam=4"], "error: --beam is for searching: it has no effect with --sample"),
-        (["--workdir=x", "--diversity=1"], "error: --diversity is for several groups of beams: give --groups, too"),
+        (["--workdir=x", "--diversity=1"], "error: --diversity is for several groups of beams: add --groups"),
         (["--workdir=nowhere", "--sample", "--seed=3", "--top_p=0.9"], "error: --workdir=nowhere: no such folder"),
     ],
 )

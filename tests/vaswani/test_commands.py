@@ -117,6 +117,12 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             "error: Unable to initialize backend: it is in use",
         ),
         (
+            "raise RuntimeError(\"Unable to initialize backend 'tpu': no libtpu.so (set JAX_PLATFORMS='' to choose)\")",
+            2,
+            "",
+            "error: Unable to initialize backend 'tpu': no libtpu.so; a TPU needs the extra tpu: pip install '.[tpu]'",
+        ),
+        (
             "raise RuntimeError('RESOURCE_EXHAUSTED: Out of memory\\nmore')",
             2,
             "",
