@@ -134,10 +134,13 @@ def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Pat
     told = "; ".join(different.values())
     only_paths = different.keys() <= set(KEYS)
     if not (only_paths and all(has_same_content(workdir, key, config) for key in different)):
-        raise UserError(
-            f"--workdir={workdir}: this folder holds the run of another config ({told}); "
-            "use another --workdir, or the config that it was started with"
-        )
+        cure = "use another --workdir, or the config that it was started with"
+        if list(different) == ["steps"]:  # it differs only where every update depends on it
+            cure = (
+                "every update depends on it with optim.schedule=cosine or optim.name=ademamix: to train longer, start "
+                f"a new run with --init={workdir}; with optim.schedule=inverse_sqrt it could be raised"
+            )
+        raise UserError(f"--workdir={workdir}: this folder holds the run of another config ({told}); {cure}")
     print(f"note: {told}; the content is the same", file=sys.stderr)
 
 

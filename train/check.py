@@ -79,6 +79,8 @@ UNUSED = {
     "vision": ("model.output_bias", "model.scale_embeddings", "model.scale_logits", "model.tie_embeddings"),
 }
 
+EXTRAS = {"gpu": "cuda", "tpu": "tpu"}  # of pyproject.toml: what jax needs for a device
+
 Require = Callable[[str, bool, str], None]  # a key, whether its value is right, and what it must be
 
 
@@ -231,9 +233,14 @@ def check_device(cfg: ConfigDict) -> None:
     from vaswani.model.mixers.kernels import PLATFORMS
 
     impl = cfg.model.attention_impl
-    device = jax.default_backend()
-    runs = impl not in PLATFORMS or PLATFORMS[impl] == device
-    _require("model.attention_impl", impl, runs, f"einsum on this device ({device})")
+    found = jax.default_backend()
+    needed = PLATFORMS.get(impl, found)
+    if needed != found:
+        raise UserError(
+            f"config: model.attention_impl is {impl!r}, which needs a {needed.upper()}, and jax has found only a "
+            f"{found.upper()}: use --config.model.attention_impl=auto, or pip install '.[{EXTRAS[needed]}]' where "
+            f"there is a {needed.upper()}"
+        )
 
 
 def _require(key: str, value: Any, right: bool, what: str) -> None:
