@@ -15,7 +15,7 @@ $XDG_CACHE_HOME/vaswani/corpora; the environment variable VASWANI_CORPORA names 
 the configs. No corpus is part of this repository, and each has a licence of its own.
 
 WMT14 is downloaded by data.prepare. No command downloads Tatoeba or the news corpus: nobody offers exactly the files
-that our results were trained on.
+that our results were trained on. docs/corpora.md says where other corpora are and how to split them.
 """
 
 import sys

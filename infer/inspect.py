@@ -39,7 +39,7 @@ def summary(workdir: Path) -> dict[str, Any]:
                 "time": datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds"),
                 "metrics": metrics,
             }
-            for step, time, metrics in checkpoints
+            for step, time, metrics, _ in checkpoints
         ],
         "config": config.to_dict(),
     }

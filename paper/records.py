@@ -19,7 +19,7 @@ from vaswani.infer.scores.bleu import TABLED
 from vaswani.paper.provenance import caveats
 from vaswani.run.config import check_keys, completed
 from vaswani.run.records import read_metrics
-from vaswani.train.patience import Patience
+from vaswani.train.schedule import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
 _OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs

@@ -1,31 +1,21 @@
-"""Chooses checkpoints and averages their parameters (section 6.1)."""
+"""Loads the parameters of chosen checkpoints, or their average (section 6.1)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from vaswani.errors import UserError
 from vaswani.notes import note
-from vaswani.numbers import counted, whole
 from vaswani.progress import Progress
 from vaswani.run import kept, saved
 from vaswani.run.builtin import is_builtin
 from vaswani.run.builtin_weights import about, load_weights
-from vaswani.run.choices import CHOICES, EMA, averaged
-from vaswani.run.quality import judge, quality
-from vaswani.run.saved import DamagedError
-
-
-class Checkpoint(NamedTuple):
-    """A saved step: when it was written (seconds since 1970) and the validation metrics saved with it."""
-
-    step: int
-    time: float
-    metrics: dict[str, float]
+from vaswani.run.choice import EMA, choose
+from vaswani.run.saved import Checkpoint, DamagedError
 
 
 def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
@@ -56,66 +46,6 @@ def average(load: Callable[[int], Any], steps: Sequence[int]) -> Any:
                 total = jax.tree.map(lambda sum_, leaf: np.add(sum_, leaf, out=sum_), total, params)
             del params  # before the next one is loaded
     return jax.tree.map(lambda sum_: np.divide(sum_, len(steps), out=sum_).astype(np.float32), total)
-
-
-def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
-    """Returns the steps that `choice` names, ascending. If there are too few to average, prints a note on stderr.
-
-    `latest`, or `ema`, whose moving average is saved with it; a step; `best`, by validation score; `average:N`, the
-    last N; `average:N@MINUTES`, the last N that are at least MINUTES apart; `average-best:N`, the N best.
-
-    Raises:
-      UserError: the choice has no known form, names a missing step, or needs scores that were not saved.
-    """
-    if not checkpoints:
-        raise UserError("there is no checkpoint to choose from: train first, or wait for the first one")
-    ordered = sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
-    steps = [checkpoint.step for checkpoint in ordered]
-    if choice in ("latest", EMA):
-        return steps[-1:]
-    if choice == "best":
-        return [_best_first(ordered)[0].step]
-    if choice.isdecimal():
-        step = whole(choice)
-        if step is None or step not in steps:
-            raise UserError(f"no checkpoint at step {choice}; there are {', '.join(map(str, steps))}")
-        return [step]
-    found = averaged(choice)
-    if found is None:
-        raise UserError(f"checkpoint {choice!r} is not a choice; write one of {CHOICES}")
-    which, count, minutes = found
-    if which == "average-best":
-        chosen = [checkpoint.step for checkpoint in _best_first(ordered)[:count]]
-    elif minutes:
-        chosen = _last_apart(ordered, count, 60 * minutes)
-    else:  # times are not used, so a clock that was set back drops no checkpoint
-        chosen = steps[-count:]
-    if len(chosen) < count:
-        note(f"{choice} asks for {count}; the run has {counted(len(chosen), 'checkpoints')}")
-    return sorted(chosen)
-
-
-def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-    validated = [checkpoint for checkpoint in checkpoints if checkpoint.metrics]
-    if not validated:
-        raise UserError("no checkpoint has a validation score, so none is best; choose latest, STEP or average:N")
-    left_out = len(checkpoints) - len(validated)
-    if left_out:
-        note(f"checkpoints that were not validated cannot be the best: {left_out:,} of {len(checkpoints):,}")
-    judged_by = judge([checkpoint.metrics for checkpoint in validated])
-    if judged_by is not quality:
-        with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
-        note(f"{len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll")
-    return sorted(validated, key=lambda checkpoint: judged_by(checkpoint.metrics), reverse=True)
-
-
-def _last_apart(ordered: Sequence[Checkpoint], count: int, seconds: float) -> list[int]:
-    # Backwards from the newest: each is as old as the interval asks, or is passed over.
-    chosen: list[Checkpoint] = []
-    for checkpoint in reversed(ordered):
-        if len(chosen) < count and (not chosen or chosen[-1].time - checkpoint.time >= seconds):
-            chosen.append(checkpoint)
-    return [checkpoint.step for checkpoint in chosen]
 
 
 def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
@@ -193,12 +123,8 @@ def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     left_out = saved.unreadable(folder)
     while True:
         steps = sorted(set(saved.steps(folder)) - left_out)
-        listed: list[Checkpoint] = []
         try:
-            for step in steps:
-                saved_at, metrics = saved.about(folder / str(step))
-                listed.append(Checkpoint(step, saved_at, metrics))
-            return listed
+            return [saved.about(folder / str(step)) for step in steps]
         except ValueError:
             if sorted(set(saved.steps(folder)) - left_out) == steps:
                 raise

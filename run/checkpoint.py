@@ -1,34 +1,40 @@
-"""Checkpoints of a run: a thin layer over orbax's AsyncCheckpointer. Only this file and `run.restored` import orbax.
+"""Checkpoints of a run: a thin layer over orbax's AsyncCheckpointer. Only this file imports orbax.
 
 `checkpoints/STEP/` holds `state` (step, parameters, optimiser), `data` (position in the data, JSON), `config` (JSON),
 `metrics` (empty if the step was not validated), `_CHECKPOINT_METADATA` (when and why it was saved, JSON),
 `commit_success.txt`, which makes it a checkpoint once all else is written, and `SHA256SUMS`, which detects changed
 files: orbax itself reads arrays with changed bytes without complaint. Nothing is pickled, and nothing renamed, which a
-bucket cannot do. `*.damaged` failed verification.
+bucket cannot do. `*.damaged` failed verification. `run.saved` has what can be read without orbax.
 """
 
 import gc
 import os
 import re
+import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 from orbax.checkpoint.options import AtomicityMode, AtomicityOptions
 
+from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import as_path, in_bucket
-from vaswani.run import restored, saved
+from vaswani.run import saved
+from vaswani.run.choice import steps_to_keep
 from vaswani.run.distributed import is_main, main_first
 from vaswani.run.lock import check_ours
-from vaswani.run.quality import judge
-from vaswani.run.quiet import quiet, reason
-from vaswani.run.saved import DamagedError
+from vaswani.run.parameters import named_shapes
+from vaswani.run.saved import CHECKSUMS, Checkpoint, DamagedError
 
 _BY_MARKER = AtomicityOptions(mode=AtomicityMode.COMMIT_FILE)
 
@@ -52,8 +58,6 @@ class Checkpoints:
         """
         self.folder = as_path(folder).absolute()
         self._cfg = cfg
-        self._metrics: dict[int, dict] = {}  # of each checkpoint, by its step
-        self._temporary: set[int] = set()
         self._saving: int | None = None  # the last step whose saving was started
         self._saved: Future[None] | None = None  # done once that is complete
         self._failure: UserError | None = None  # why that could not be written
@@ -65,12 +69,12 @@ class Checkpoints:
         with main_first("checkpoints", self.folder):
             if is_main():
                 saved.remove_partial(self.folder)
-                restored.rename_damaged(self.folder)
+                _rename_damaged(self.folder)
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
         if not in_bucket(self.folder) and not self.folder.is_dir():
             raise UserError(f"{self.folder}: process 0 has made this folder, and it is not here; share one --workdir")
-        self._metrics = {step: self.about(step)[1] for step in saved.steps(self.folder)}
-        self._verified = max(self._metrics, default=None)
+        self._checkpoints = {step: saved.about(self.folder / str(step)) for step in saved.steps(self.folder)}
+        self._verified = self.latest()
         self._handler = ocp.CompositeCheckpointHandler(
             state=ocp.StandardCheckpointHandler(),
             data=ocp.JsonCheckpointHandler(),
@@ -90,8 +94,20 @@ class Checkpoints:
             # Kept open, so that a folder which is removed and recreated cannot get the same inode.
             self._opened = os.open(self.folder, os.O_RDONLY)
             self._held.callback(os.close, self._opened)
-        self._held.enter_context(quiet())  # saving threads run until `close`
-        self._held.callback(gc.collect)  # while it is quiet: what a failed save has abandoned
+        self._held.enter_context(_without_tracebacks())  # saving threads run until `close`
+        self._held.callback(gc.collect)  # while there are none: what a failed save has abandoned
+
+    def steps(self) -> list[int]:
+        """Returns the steps of the checkpoints, oldest first, including one that is being written."""
+        return sorted(self._checkpoints)
+
+    def latest(self) -> int | None:
+        """Returns the step of the newest checkpoint, or None."""
+        return max(self._checkpoints, default=None)
+
+    def about(self, step: int) -> Checkpoint:
+        """Returns when and why `step` was saved, and its validation metrics."""
+        return self._checkpoints[step]
 
     def save(
         self,
@@ -118,7 +134,7 @@ class Checkpoints:
         """
         # One save at a time: the one before is finished first, and its error, if any, is raised here.
         self.wait()
-        if step in self._metrics:
+        if step in self._checkpoints:
             return
         self._check_ours()
         items = ocp.args.Composite(
@@ -132,34 +148,25 @@ class Checkpoints:
         with self._writing():
             place = str(self.folder / str(step))
             self._checkpointer.save(place, args=items, custom_metadata={"reason": reason}, force=True)
-            self._metrics[step] = metrics or {}
-            superfluous = self._metrics.keys() - kept(self._cfg, self._metrics, self._temporary)
+            self._checkpoints[step] = Checkpoint(step, time.time(), metrics or {}, reason)
+            superfluous = self._checkpoints.keys() - steps_to_keep(self._cfg, self._checkpoints.values())
             for old in superfluous:
-                del self._metrics[old]
+                del self._checkpoints[old]
             self._saved = self._background.submit(self._complete, step, superfluous)
 
-    def mark_temporary(self, step: int) -> None:
-        """Does not count checkpoint `step` among the last ones, so that it is deleted once a newer one is saved."""
-        self._temporary.add(step)
+    def add_validation(self, step: int, metrics: dict[str, float], has_ended: bool) -> None:
+        """Adds the metrics of a validation to checkpoint `step`, which a signal left without them.
 
-    def reason(self, step: int) -> str:
-        """Returns why checkpoint `step` was saved, one of the words of `save`."""
-        return saved.read_reason(self.folder / str(step))
-
-    def set_reason(self, step: int, reason: str) -> None:
-        """Replaces why checkpoint `step` was saved."""
+        If patience `has_ended` with it, that is why it is saved: uninterrupted, the run would have ended there.
+        """
         self.wait()
-        with main_first("reason"):
+        checkpoint = self._checkpoints[step]
+        is_of_patience = has_ended and checkpoint.reason == "signal"
+        reason = "patience" if is_of_patience else checkpoint.reason
+        with main_first("validation"):
             if is_main():
-                saved.replace_reason(self.folder / str(step), reason)
-
-    def add_metrics(self, step: int, metrics: dict) -> None:
-        """Adds validation metrics to checkpoint `step`, which was saved without them."""
-        self.wait()
-        with main_first("metrics"):
-            if is_main():
-                saved.replace_metrics(self.folder / str(step), metrics)
-        self._metrics[step] = metrics
+                saved.replace(self.folder / str(step), metrics, reason)
+        self._checkpoints[step] = checkpoint._replace(metrics=metrics, reason=reason)
 
     def restore(self, abstract_state: Any) -> tuple[Any, dict]:
         """Returns (state, data position) of the latest checkpoint, with the shapes and sharding of `abstract_state`.
@@ -176,30 +183,14 @@ class Checkpoints:
         resume_from = f"checkpoint {earlier}" if earlier else "the beginning"
         cure = f"remove that folder to resume from {resume_from}"
         if step != self._verified:
-            how = restored.fault(folder)
+            how = _fault(folder)
             if how:
                 raise DamagedError(folder, how, cure)
-        restored.check_shapes(folder, abstract_state.params)
+        _check_shapes(folder, abstract_state.params)
         items = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore())
-        with restored.reading(folder):
+        with _reading(folder):
             found = self._handler.restore(epath.Path(str(folder)), args=items)
         return found["state"], found["data"]
-
-    def steps(self) -> list[int]:
-        """Returns the steps of the checkpoints, oldest first, including one that is being written."""
-        return sorted(self._metrics)
-
-    def latest(self) -> int | None:
-        """Returns the step of the newest complete checkpoint, or None."""
-        return max(self.steps(), default=None)
-
-    def about(self, step: int) -> tuple[float, dict[str, float]]:
-        """Returns when `step` was saved, in seconds since 1970, and its validation metrics, {} if there are none.
-
-        Raises:
-          ValueError: a file of it is damaged or missing; the message says which.
-        """
-        return saved.about(self.folder / str(step))
 
     def wait(self) -> None:
         """Blocks until everything that `save` started is on disk; `UserError` if it could not be written."""
@@ -215,19 +206,19 @@ class Checkpoints:
                 self._checkpointer.close()
 
     def _complete(self, step: int, superfluous: set[int]) -> None:
-        """Waits until checkpoint `step` counts, writes its sums, and deletes those that it has made superfluous.
+        """Waits until checkpoint `step` counts, writes its checksums, and deletes those that it has made superfluous.
 
-        It counts before its sums are there: reading it back takes a third of the time that a preempted machine has.
+        It counts before those are there: reading it back takes a third of the time that a preempted machine has.
         """
         self._checkpointer.wait_until_finished()
         if is_main():
-            saved.write_sums(self.folder / str(step))
+            saved.add_checksums(self.folder / str(step))
             for old in superfluous:
                 saved.remove(self.folder / str(old))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Turns any error of orbax or its storage while writing into one line, and deletes the partial checkpoint.
+        """Turns any error of orbax or its storage while writing into one line, and deletes that checkpoint.
 
         Threads that are still writing then miss their folder. The error raised again is the first, which is the cause.
         """
@@ -235,7 +226,9 @@ class Checkpoints:
             yield
         except Exception as error:
             self._check_ours()
-            saved.remove_partial(self.folder)
+            folder = self.folder / str(self._saving)
+            if folder.exists() and not (folder / CHECKSUMS).exists():  # they come last, when all has been read back
+                saved.remove(folder)
             # What fails after the first failure is a consequence of it.
             if self._failure:
                 raise self._failure from self._failure.__cause__
@@ -245,7 +238,7 @@ class Checkpoints:
             else:
                 cure = "no checkpoint is there yet, so the same command starts again once that is fixed"
             self._failure = UserError(
-                f"{self.folder}: checkpoint {self._saving} could not be written ({reason(error)}); {cure}"
+                f"{self.folder}: checkpoint {self._saving} could not be written ({_why(error)}); {cure}"
             )
             raise self._failure from error
 
@@ -263,23 +256,6 @@ class Checkpoints:
             raise UserError(f"{self.folder}: this folder has disappeared; the run cannot be saved")
         if is_main():
             check_ours(self.folder.parent)
-
-
-def kept(cfg: ConfigDict, metrics: dict[int, dict], temporary: set[int]) -> set[int]:
-    """Returns the steps that are kept: those that any of the keys of `config.checkpoint` asks for, and the last one.
-
-    Args:
-      cfg: `config.checkpoint`.
-      metrics: of every checkpoint, by its step; {} if it was not validated.
-      temporary: the steps that no key asks for.
-    """
-    counted = sorted(metrics.keys() - temporary)
-    validated = [step for step in counted if metrics[step]]
-    judged_by = judge([metrics[step] for step in validated])
-    worst_first = sorted(validated, key=lambda step: judged_by(metrics[step]))
-    best = worst_first[-cfg.keep_best :] if cfg.keep_best else []
-    multiples = [step for step in counted if cfg.keep_every and step % cfg.keep_every == 0]
-    return {max(metrics), *counted[-cfg.keep_last :], *best, *multiples}
 
 
 def load_params(workdir: str | Path, step: int) -> dict:
@@ -308,7 +284,189 @@ def _load(workdir: str | Path, step: int, name: str) -> dict:
     cure = "choose another one, or restore a copy"
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such checkpoint")
-    how = restored.fault_of_state(folder, name)
+    how = _fault_of_state(folder, name)
     if how:
         raise DamagedError(folder, how, cure)
-    return restored.load(folder, cure, name)
+    return _load_parts(folder, cure, name)
+
+
+def _fault(folder: Path) -> str | None:
+    """Reads a whole checkpoint and returns what has changed since it was saved; None if nothing has.
+
+    One without checksums gets them, if all of it can be read: its process was killed once it was complete.
+    """
+    has_sums = (folder / CHECKSUMS).exists()
+    how = saved.fault(folder) if has_sums else _unreadable(folder)
+    if how:
+        return how
+    if not has_sums:
+        saved.add_checksums(folder)
+    try:
+        _load_parts(folder, "", "step")
+    except DamagedError as error:
+        return error.how
+    return None
+
+
+def _unreadable(folder: Path, *names: str) -> str | None:
+    """Returns why these parts of a checkpoint without checksums, or all of it, cannot be read; None if they can."""
+    try:
+        _load_parts(folder, "", *(names or _tree(folder)))
+    except Exception as error:
+        return f"{CHECKSUMS} is missing, and so is more: {_why(error)}"
+    return None
+
+
+def _fault_of_state(folder: Path, name: str) -> str | None:
+    """Returns which file of a checkpoint's state has changed or, without checksums, why part `name` is unreadable."""
+    if not (folder / CHECKSUMS).exists() and saved.is_complete(folder):
+        return _unreadable(folder, name)
+    return saved.fault(folder, "state/")
+
+
+def _rename_damaged(folder: Path) -> None:
+    """Renames damaged checkpoints; verifies every byte, from the newest down to the newest intact one.
+
+    Of older ones only time and metrics are read, since the manager fails if it cannot read those.
+
+    Raises:
+      UserError: there are checkpoints but all are damaged; nothing is renamed.
+    """
+    # From the newest down; once one is intact, training can resume from it, and older ones are not read whole.
+    damaged: dict[int, str] = {}
+    intact: int | None = None
+    for step in saved.steps(folder):
+        checkpoint = folder / str(step)
+        try:
+            saved.about(checkpoint)
+            how = None if intact else _fault(checkpoint)
+        except ValueError as error:
+            how = str(error)
+        if how:
+            damaged[step] = how
+        elif intact is None:
+            intact = step
+    if damaged and intact is None:
+        listed = ", ".join(f"{step} ({how})" for step, how in damaged.items())
+        raise UserError(
+            f"{folder}: every checkpoint is damaged: {listed}; restore a copy of one, or remove that folder to train "
+            "from the beginning"
+        )
+    # Out of orbax's sight, but nothing is deleted.
+    for step, how in damaged.items():
+        checkpoint = folder / str(step)
+        kept = folder / f"{step}.damaged"
+        while kept.exists():
+            kept = kept.with_name(f"{kept.name}.damaged")
+        checkpoint.rename(kept)
+        what = f"{checkpoint} is damaged ({how}): it is kept as {kept.name}"
+        print(f"warning: {what}, and training resumes from checkpoint {intact}", file=sys.stderr)
+
+
+def _check_shapes(folder: Path, params: Any) -> None:
+    """Compares a checkpoint's parameters with a model's before any array is read; orbax's own message is a page long.
+
+    Raises:
+      UserError: a name or a shape differs, or as `_reading`.
+    """
+    with _reading(folder):
+        # By path, for a checkpoint of another model, which is to be refused by name, need not be of dicts.
+        saved_shapes = named_shapes(_tree(folder)["params"])
+    # The first name that one of them lacks, or has in another shape, tells which model it is.
+    model_shapes = named_shapes(params)
+    for name in sorted(saved_shapes.keys() | model_shapes.keys()):
+        in_checkpoint = saved_shapes.get(name, "absent")
+        in_model = model_shapes.get(name, "absent")
+        if in_checkpoint != in_model:
+            raise UserError(
+                f"{folder}: this checkpoint is of another model: {name} is {in_checkpoint} in it and "
+                f"{in_model} in the config; use that model's config or another --workdir"
+            )
+
+
+def _load_parts(folder: Path, cure: str, *names: str) -> dict:
+    """Returns the named parts of a saved state as numpy arrays.
+
+    Raises:
+      DamagedError: the state's step is not that of the folder's name: folders may have been swapped, renamed or linked.
+        The message ends with `cure`.
+      UserError: as `_reading`.
+    """
+    with _reading(folder):
+        # The optimiser's state has sequences, which the names alone do not tell from dicts.
+        tree = _tree(folder) if "opt_state" in names else _names(folder)
+        wanted = {name: tree[name] for name in {"step", *names}}
+        as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)
+        args = ocp.args.PyTreeRestore(item=wanted, restore_args=as_numpy, partial_restore=True)
+        state = ocp.PyTreeCheckpointHandler().restore(epath.Path(str(folder / "state")), args=args)
+        step = int(state["step"])
+    if step != int(folder.name):
+        raise DamagedError(folder, f"it holds the state of step {step}", cure)
+    return state
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Turns any error of orbax or its storage into one line about `folder`, whose files have been verified."""
+    try:
+        with _without_tracebacks():
+            yield
+    except Exception as error:
+        raise UserError(
+            f"{folder}: this checkpoint is intact but cannot be restored here ({_why(error)}); use the code, the "
+            "config and the package versions that it was saved with"
+        ) from error
+
+
+def _names(folder: Path) -> dict:
+    """Returns the tree of a saved state's names, with True at its leaves; no array's own metadata is read for it."""
+    metadata = read_json(folder / "state" / "_METADATA", {"tree_metadata": dict})
+    names = {}
+    for entry in metadata["tree_metadata"].values():
+        path = tuple(str(key["key"]) for key in entry["key_metadata"])
+        names[path] = True
+    return unflatten_dict(names)
+
+
+def _tree(folder: Path) -> dict:
+    """Returns the names, shapes and dtypes of a saved state's arrays."""
+    return ocp.PyTreeCheckpointHandler().metadata(epath.Path(str(folder / "state"))).tree
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Suppresses tracebacks of operations that orbax and tensorstore abandon inside the `with` statement.
+
+    Without it a full disk prints a page for each array in flight, besides the one-line error: their callbacks find the
+    event loop closed, and Python reports that to `sys.unraisablehook`, the only place to intercept it. What orbax logs
+    at the same time is suppressed by the log level that `vaswani.command.run` sets.
+    """
+    hook = sys.unraisablehook
+
+    def unraisable(event: Any) -> None:
+        code = getattr(event.object, "cr_code", None)  # coroutines have it
+        is_coroutine_of_orbax = code is not None and f"{os.sep}orbax{os.sep}" in code.co_filename
+        is_abandoned = event.object is None or is_coroutine_of_orbax
+        if not is_abandoned:
+            hook(event)
+
+    sys.unraisablehook = unraisable
+    try:
+        yield
+    except BaseException:
+        gc.collect()  # what was abandoned, now; after success there is nothing, and this is slow where jax is loaded
+        raise
+    finally:
+        sys.unraisablehook = hook
+
+
+def _why(error: Exception) -> str:
+    """Returns in a few words why reading or writing failed: the operating system's message, if there is one."""
+    message = str(error)
+    code = re.search(r"os_error_code='(\d+)'", message)  # as tensorstore ends its messages
+    if code:
+        return os.strerror(int(code[1]))
+    lines = message.splitlines()
+    first_line = lines[0] if lines else type(error).__name__
+    text = getattr(error, "strerror", None) or first_line
+    return text[:120]

@@ -19,8 +19,8 @@ from flax.traverse_util import unflatten_dict
 
 from vaswani import compiled
 from vaswani.files import LARGEST, open_regular, read_bytes, write_bytes
-from vaswani.run.checksums import NAME
 from vaswani.run.parameters import count_parameters, named
+from vaswani.run.saved import CHECKSUMS
 
 MAX_BYTES = 2 * LARGEST  # of all files: two base models, or hundreds of small ones
 _SUM = hashlib.sha256().digest_size
@@ -34,7 +34,7 @@ def name_of(folder: Path, steps: Sequence[int], part: str) -> str | None:
     digest = hashlib.sha256(part.encode())
     try:
         for step in steps:
-            digest.update(hashlib.sha256(read_bytes(folder / str(step) / NAME)).digest())
+            digest.update(hashlib.sha256(read_bytes(folder / str(step) / CHECKSUMS)).digest())
     except OSError:
         return None  # damaged, as whoever restores it will say
     return digest.hexdigest()

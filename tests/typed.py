@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.repo.test_layout import LINKED
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -74,8 +76,10 @@ def stop_once_read() -> None:
 def complaint_of(command: list[str]) -> str:
     """Returns what a command says of its command line, "" for nothing."""
     sys.argv = list(command)
+    is_linked = command[0].partition(".")[0] in LINKED
+    module = f"vaswani.{command[0]}" if is_linked else command[0]
     try:
-        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except Read as read:
         return read.complaint
     except SystemExit as error:

@@ -12,8 +12,8 @@ from vaswani.data.tokenizer import NORMALISATIONS
 from vaswani.errors import UserError
 from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from vaswani.keys import flat
-from vaswani.run.choices import CHOICES as CHECKPOINTS
-from vaswani.run.choices import EMA, is_choice
+from vaswani.run.choice import CHOICES as CHECKPOINTS
+from vaswani.run.choice import EMA, is_choice
 from vaswani.run.config import check_keys
 
 CHOICES = {

@@ -25,6 +25,7 @@ from vaswani.run.averaging import list_checkpoints, named_steps
 from vaswani.run.config import read_config
 from vaswani.run.folder import model_config
 from vaswani.run.parameters import count_parameters, params_sha256
+from vaswani.run.saved import Checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +204,7 @@ def test_checkpoints_that_a_training_replaces_meanwhile_are_chosen_again(
     if gone_at == "listed":
         about = saved.about
 
-        def removed_before(folder: Path) -> tuple[float, dict[str, float]]:
+        def removed_before(folder: Path) -> Checkpoint:
             replaced()
             return about(folder)
 

@@ -18,9 +18,9 @@ from vaswani.infer.scores.brackets import read_parameters
 from vaswani.infer.scores.pairs import read_pair
 from vaswani.numbers import whole
 from vaswani.paper import command
-from vaswani.run import checksums
-from vaswani.run.averaging import Checkpoint, choose
+from vaswani.run.choice import choose
 from vaswani.run.lock import check_ours
+from vaswani.run.saved import Checkpoint, fault
 
 FILES = ("tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "parquet:{}:{{en,de}}")
 CORPORA = (*FILES, "text:{}.{{en,de}}", "tfds:{}:{{en,de}}")
@@ -70,7 +70,7 @@ def test_other_files_are_regular_ones(endless: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"\(not a regular file\)$"):
             read()
     (tmp_path / "SHA256SUMS").symlink_to(endless)
-    assert "not a regular file" in str(checksums.fault(tmp_path))
+    assert "not a regular file" in str(fault(tmp_path))
     (tmp_path / "lock").symlink_to(endless)
     check_ours(tmp_path)
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from vaswani.errors import UserError
-from vaswani.run.averaging import Checkpoint, average, choose
+from vaswani.run.averaging import average
+from vaswani.run.choice import choose
+from vaswani.run.saved import Checkpoint
 
 
 def params(seed: int, width: int = 5) -> dict:

@@ -25,7 +25,7 @@ from tests.train.test_train_cli import ROOT
 from vaswani.errors import UserError
 from vaswani.files import as_path, output_file, output_folder
 from vaswani.infer.inspect import summary
-from vaswani.run import restored, saved
+from vaswani.run import checkpoint, saved
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.lock import check_ours, lock
@@ -83,15 +83,15 @@ def test_checkpoints_are_kept_deleted_and_verified_as_on_a_disk(server: Emulator
     checkpoints.close()
     assert saved.steps(place / "checkpoints") == [4, 1]
     assert sorted(path.name for path in (place / "checkpoints").iterdir()) == ["1", "4"]
-    assert restored.fault(place / "checkpoints" / "4") is None
+    assert checkpoint._fault(place / "checkpoints" / "4") is None
     array = next(on_disk(server, place / "checkpoints/4/state").glob("ocdbt.process_0/d/*"))
     array.write_bytes(array.read_bytes()[:-1])
     with closing(Checkpoints(place / "checkpoints", keep())) as again:
         assert again.latest() == 1
-        again.add_metrics(1, {"nll": 0.5})
+        again.add_validation(1, {"nll": 0.5}, has_ended=False)
         assert_equal(again.restore(jax.eval_shape(lambda: state(0)))[0], state(1))
     assert (place / "checkpoints" / "4.damaged" / "SHA256SUMS").is_file()
-    assert saved.about(place / "checkpoints" / "1")[1] == {"nll": 0.5}
+    assert saved.about(place / "checkpoints" / "1").metrics == {"nll": 0.5}
 
 
 def test_a_checkpoint_without_its_marker_is_none(server: Emulator, place: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_server_that_is_away_for_ten_seconds_in_the_middle_of_a_save_and_fails
         assert proxy.failed > 2
     monkeypatch.undo()
     assert saved.steps(place / "checkpoints") == [3, 2, 1]
-    assert all(restored.fault(place / "checkpoints" / str(step)) is None for step in (1, 2, 3))
+    assert all(checkpoint._fault(place / "checkpoints" / str(step)) is None for step in (1, 2, 3))
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_two_processes_save_into_a_bucket_as_one(undisturbed: Path, place: Path)
     finish(launch(command, 2, 1))
     alone = undisturbed / "run"
     assert saved.steps(place / "checkpoints") == [12, 8, 4]
-    assert restored.fault(place / "checkpoints" / "12") is None
+    assert checkpoint._fault(place / "checkpoints" / "12") is None
     jax.tree.map(
         partial(np.testing.assert_allclose, rtol=2e-4, atol=2e-5), load_params(place, 12), load_params(alone, 12)
     )

@@ -19,10 +19,10 @@ from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.run import checkpoint, checksums, distributed, saved
+from vaswani.run import checkpoint, distributed, saved
 from vaswani.run.checkpoint import Checkpoints, load_params
-from vaswani.run.checksums import fault
-from vaswani.run.quality import quality
+from vaswani.run.choice import quality
+from vaswani.run.saved import fault
 
 
 class State(struct.PyTreeNode):
@@ -161,8 +161,9 @@ def test_a_step_saved_twice_stays_as_it_was(tmp_path: Path) -> None:
 
 def test_metrics_may_come_later(tmp_path: Path) -> None:
     checkpoints = filled(tmp_path / "checkpoints", {1: {"loss": 2.0}, 2: None}, keep_last=1, keep_best=1)
-    checkpoints.add_metrics(2, {"loss": 1.0})
-    assert checkpoints.about(2)[1] == {"loss": 1.0}
+    checkpoints.add_validation(2, {"loss": 1.0}, has_ended=False)
+    assert checkpoints.about(2) == saved.about(tmp_path / "checkpoints" / "2")._replace(time=checkpoints.about(2).time)
+    assert checkpoints.about(2).metrics == {"loss": 1.0}
     assert fault(tmp_path / "checkpoints" / "2") is None
     checkpoints.save(3, state(3), {}, {"loss": 3.0}, {})
     checkpoints.wait()
@@ -185,11 +186,11 @@ def test_metrics_that_come_later_leave_a_whole_checkpoint_whenever_they_are_inte
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        checkpoints.add_metrics(5, {"loss": 0.5})
+        checkpoints.add_validation(5, {"loss": 0.5}, has_ended=False)
     monkeypatch.undo()
     checkpoints.close()
     assert fault(folder / "5") is None
-    assert saved.about(folder / "5")[1] in ({"loss": 1.0}, {"loss": 0.5})
+    assert saved.about(folder / "5").metrics in ({"loss": 1.0}, {"loss": 0.5})
 
 
 def test_a_checkpoint_that_is_deleted_is_none_from_the_first_moment_on(
@@ -269,21 +270,22 @@ def test_the_first_failure_is_told_and_not_what_its_clean_up_does_to_a_thread_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = filled(tmp_path / "checkpoints", {3: None})
-    removed = saved.remove_partial
+    removed = saved.remove
 
     def removed_while_it_is_written(folder: Path) -> None:
         removed(folder)
-        monkeypatch.setattr(saved, "write_sums", Path.stat)  # of a folder that is no more
+        monkeypatch.setattr(saved, "add_checksums", Path.stat)  # of a folder that is no more
 
     def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(saved, "write_sums", full)
-    monkeypatch.setattr(saved, "remove_partial", removed_while_it_is_written)
+    monkeypatch.setattr(saved, "add_checksums", full)
+    monkeypatch.setattr(saved, "remove", removed_while_it_is_written)
     told = r"checkpoint 4 could not be written \(No space left on device\); checkpoint 3 is intact"
     with pytest.raises(UserError, match=told), closing(checkpoints):
         checkpoints.save(4, state(4), {}, None, {})
         checkpoints.wait()
+    assert saved.steps(tmp_path / "checkpoints") == [3], "else the same command would resume from the other one"
 
 
 @pytest.mark.parametrize("year", [1, 1969, 2287, 9999])
@@ -293,9 +295,9 @@ def test_a_checkpoint_saved_by_a_wrong_clock_is_intact(year: int, tmp_path: Path
     seconds = int(datetime(year, 2, 3, tzinfo=UTC).timestamp())
     times = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(times | {"commit_timestamp_nsecs": seconds * 10**9}))
-    checksums.write_sums(folder, checksums.read_sums(folder), [name])
+    saved.write_checksums(folder, saved.read_checksums(folder), [name])
     with closing(Checkpoints(folder.parent, keep())) as checkpoints:
-        assert checkpoints.steps() == [1, 2] and checkpoints.about(2)[0] == seconds
+        assert checkpoints.steps() == [1, 2] and checkpoints.about(2).time == seconds
 
 
 def test_where_few_are_validated_fewer_are_among_the_best(tmp_path: Path) -> None:
@@ -305,36 +307,33 @@ def test_where_few_are_validated_fewer_are_among_the_best(tmp_path: Path) -> Non
     checkpoints.close()
 
 
-def test_a_temporary_checkpoint_takes_no_other_ones_place(tmp_path: Path) -> None:
-    filled(tmp_path / "checkpoints", {3: None, 6: None, 9: None, 10: None}, keep_last=3).close()
-    for temporary, step, kept in ((10, 11, [6, 9, 11]), (11, 12, [6, 9, 12])):
-        checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=3))
-        checkpoints.mark_temporary(temporary)
-        checkpoints.save(step, state(step), {"epoch": 1, "batch": step}, None, {"seed": 0})
-        checkpoints.wait()
-        assert checkpoints.steps() == kept
-        checkpoints.close()
+def add_one(folder: Path, step: int, reason: str, metrics: dict | None = None, **changes: int) -> list[int]:
+    """Returns the steps that are kept once a launch has saved one more, which has no `metrics` until they come late."""
+    with closing(Checkpoints(folder, keep(**changes))) as checkpoints:
+        checkpoints.save(step, state(step), {"epoch": 1, "batch": step}, None, {"seed": 0}, reason)
+        if metrics:
+            checkpoints.add_validation(step, metrics, has_ended=False)
+        return checkpoints.steps()
 
 
-def test_a_temporary_checkpoint_is_none_of_every_kth(tmp_path: Path) -> None:
-    filled(tmp_path / "checkpoints", {3: None, 6: None}, keep_last=1, keep_every=3).close()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=1, keep_every=3))
-    checkpoints.mark_temporary(6)
-    checkpoints.save(7, state(7), {"epoch": 1, "batch": 7}, None, {"seed": 0})
-    checkpoints.wait()
-    assert checkpoints.steps() == [3, 7]
-    checkpoints.close()
+def test_what_only_a_signal_saved_takes_no_other_ones_place(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    filled(folder, {3: None, 6: None, 9: None}, keep_last=3).close()
+    kept = [add_one(folder, step, "signal", keep_last=3) for step in (10, 11)]
+    assert kept == [[3, 6, 9, 10], [3, 6, 9, 11]]
+    assert add_one(folder, 12, "schedule", keep_last=3) == [6, 9, 12]
 
 
-def test_a_temporary_checkpoint_is_none_of_the_best(tmp_path: Path) -> None:
-    filled(tmp_path / "checkpoints", {3: {"nll": 2.0}, 4: None}, keep_last=1, keep_best=1).close()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", keep(keep_last=1, keep_best=1))
-    checkpoints.mark_temporary(4)
-    checkpoints.add_metrics(4, {"nll": 1.0})
-    checkpoints.save(5, state(5), {"epoch": 1, "batch": 5}, None, {"seed": 0})
-    checkpoints.wait()
-    assert checkpoints.steps() == [3, 5]
-    checkpoints.close()
+def test_what_only_a_signal_saved_is_none_of_every_kth(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {3: None}, keep_last=1, keep_every=3).close()
+    assert add_one(tmp_path / "checkpoints", 6, "signal", keep_last=1, keep_every=3) == [3, 6]
+    assert add_one(tmp_path / "checkpoints", 7, "schedule", keep_last=1, keep_every=3) == [3, 7]
+
+
+def test_what_only_a_signal_saved_is_none_of_the_best(tmp_path: Path) -> None:
+    filled(tmp_path / "checkpoints", {3: {"nll": 2.0}}, keep_last=1, keep_best=1).close()
+    assert add_one(tmp_path / "checkpoints", 4, "signal", {"nll": 1.0}, keep_last=1, keep_best=1) == [3, 4]
+    assert add_one(tmp_path / "checkpoints", 5, "schedule", keep_last=1, keep_best=1) == [3, 5]
 
 
 @pytest.mark.parametrize("name", ["a[x]", "a\\b"])

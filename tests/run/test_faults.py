@@ -27,8 +27,8 @@ from vaswani.errors import UserError
 from vaswani.run import saved, signals
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import load_params
-from vaswani.run.checksums import fault
 from vaswani.run.lock import lock
+from vaswani.run.saved import fault
 from vaswani.train import loop
 from vaswani.train.metrics import Reporter
 
@@ -314,7 +314,7 @@ def test_a_signal_that_a_validation_swallows_at_its_end_stops_after_the_same_upd
     run = tmp_path / "run"
     assert loop.train(config(undisturbed), run) == 143
     assert max(saved.steps(run / "checkpoints")) == 8
-    assert saved.about(run / "checkpoints" / "8")[1] != {}, "the validation was complete"
+    assert saved.about(run / "checkpoints" / "8").metrics != {}, "the validation was complete"
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     run, cfg = tmp_path / "run", config(undisturbed)
     assert loop.train(cfg, run) == 143
     assert max(saved.steps(run / "checkpoints")) == step
-    assert saved.about(run / "checkpoints" / str(step))[1] == {}
+    assert saved.about(run / "checkpoints" / str(step)).metrics == {}
     assert not [record for record in records(run) if record["step"] == step and record["kind"] == "valid"]
 
     with pytest.raises(SystemExit) as exit_:
@@ -343,7 +343,7 @@ def test_a_validation_given_up_for_a_signal_is_made_up_for(
     assert loop.train(cfg, run) == 0
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
-    ours, theirs = (saved.about(folder / "checkpoints" / str(step))[1] for folder in (run, undisturbed / "run"))
+    ours, theirs = (saved.about(folder / "checkpoints" / str(step)).metrics for folder in (run, undisturbed / "run"))
     assert ours == theirs != {}
 
 

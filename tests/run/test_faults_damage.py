@@ -16,7 +16,7 @@ from vaswani.errors import UserError
 from vaswani.files import sha256
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import Checkpoints, load_params
-from vaswani.run.checksums import fault, read_sums, write_sums
+from vaswani.run.saved import fault, read_checksums, write_checksums
 
 
 def arrays(checkpoint: Path) -> Path:
@@ -225,7 +225,7 @@ def test_every_file_of_a_checkpoint_has_its_sum(two: Path) -> None:
     for step in ("3", "5"):
         folder = two / "checkpoints" / step
         files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert set(read_sums(folder)) == files - {"commit_success.txt", "SHA256SUMS"}
+        assert set(read_checksums(folder)) == files - {"commit_success.txt", "SHA256SUMS"}
         assert fault(folder) is None
 
 
@@ -278,7 +278,7 @@ def test_arrays_that_cannot_be_unpacked_are_one_line(
     content[place : place + 64] = bytes(64)
     data.write_bytes(content)
     if changed_before_the_sums:
-        write_sums(checkpoint, read_sums(checkpoint), [data.relative_to(checkpoint).as_posix()])
+        write_checksums(checkpoint, read_checksums(checkpoint), [data.relative_to(checkpoint).as_posix()])
     with pytest.raises(UserError, match=rf"^[^\n]*checkpoints/1: {message}$"):
         checkpoints.restore(jax.eval_shape(lambda: large))
     checkpoints.close()

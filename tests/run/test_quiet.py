@@ -10,8 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.run.test_checkpoint import keep
-from vaswani.run.checkpoint import Checkpoints
-from vaswani.run.quiet import quiet
+from vaswani.run.checkpoint import Checkpoints, _without_tracebacks
 
 
 def test_what_orbax_abandons_is_silent_and_everything_else_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +22,7 @@ def test_what_orbax_abandons_is_silent_and_everything_else_is_not(monkeypatch: p
     ours = one()
     orbaxs = types.SimpleNamespace(cr_code=types.SimpleNamespace(co_filename="/site-packages/orbax/checkpoint/save.py"))
     about = [types.SimpleNamespace(object=thing) for thing in (ours, orbaxs, None, 3)]
-    with quiet():
+    with _without_tracebacks():
         for event in about:
             sys.unraisablehook(event)  # type: ignore[arg-type]
     assert shown == [about[0], about[3]]
@@ -44,7 +43,7 @@ def abandon() -> None:
 def test_what_is_abandoned_by_an_error_is_collected_while_it_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", shown.append)
-    with pytest.raises(ValueError, match="failed"), quiet():
+    with pytest.raises(ValueError, match="failed"), _without_tracebacks():
         abandon()
         raise ValueError("failed")
     gc.collect()

@@ -7,7 +7,6 @@ import signal
 import time
 from contextlib import closing
 from pathlib import Path
-from unittest import mock
 
 import jax
 import numpy as np
@@ -18,13 +17,11 @@ from tests import tiny
 from tests.run.test_changes import move_files
 from tests.run.test_checkpoint import state
 from tests.train.test_train_cli import start, wait_for
-from vaswani.run import checksums, saved, signals
+from vaswani.run import saved, signals
 from vaswani.run.checkpoint import Checkpoints, load_params
-from vaswani.run.checksums import fault
 from vaswani.run.records import read_metrics
-from vaswani.tasks.task import Batches
+from vaswani.run.saved import fault
 from vaswani.train import loop
-from vaswani.train.step import TrainState
 
 
 @pytest.mark.parametrize("batching", ["bucket", pytest.param("pack", marks=pytest.mark.slow)])  # test_pipeline: both
@@ -103,7 +100,8 @@ def reasons(run: Path) -> dict[int, tuple[str, bool]]:
     """Returns of each checkpoint why it was saved, and whether it has metrics, after checking that it is intact."""
     folders = {step: run / "checkpoints" / str(step) for step in saved.steps(run / "checkpoints")}
     assert [fault(folder) for folder in folders.values()] == [None] * len(folders)
-    return {step: (saved.read_reason(folder), saved.about(folder)[1] != {}) for step, folder in folders.items()}
+    found = {step: saved.about(folder) for step, folder in folders.items()}
+    return {step: (checkpoint.reason, checkpoint.metrics != {}) for step, checkpoint in found.items()}
 
 
 def validated(run: Path) -> list[tuple[int, float]]:
@@ -155,7 +153,6 @@ def test_what_a_signal_left_makes_way_for_the_next(
 ) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.checkpoint.keep_last, cfg.checkpoint.every_minutes = 2, minutes
-    placed = jax.eval_shape(lambda: TrainState(**vars(state(0))))
     with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
         checkpoints.save(3, state(3), {}, None, {})
         checkpoints.save(4, state(4), {}, None, {}, reason or "")
@@ -163,9 +160,8 @@ def test_what_a_signal_left_makes_way_for_the_next(
         folder = tmp_path / "checkpoints" / "4"
         metadata = json.loads((folder / "_CHECKPOINT_METADATA").read_text())
         (folder / "_CHECKPOINT_METADATA").write_text(json.dumps(metadata | {"custom_metadata": {}}))
-        checksums.write_sums(folder, checksums.read_sums(folder), ["_CHECKPOINT_METADATA"])
+        saved.write_checksums(folder, saved.read_checksums(folder), ["_CHECKPOINT_METADATA"])
     with closing(Checkpoints(tmp_path / "checkpoints", cfg.checkpoint)) as checkpoints:
-        loop._restore(cfg, tmp_path, checkpoints, 4, placed, mock.Mock(spec=Batches))
         checkpoints.save(5, state(5), {}, None, {})
         checkpoints.wait()
         assert checkpoints.steps() == kept

@@ -26,7 +26,7 @@ from vaswani.run.checkpoint import load_params
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh
 from vaswani.tasks.loss import Loss, cross_entropy
-from vaswani.train import loop
+from vaswani.train import loop, program
 from vaswani.train.check import check
 from vaswani.train.job import open_job
 from vaswani.train.metrics import NotFiniteError, Reporter
@@ -146,7 +146,7 @@ def test_a_start_that_failed_on_its_data_can_be_mended_and_changed_data_are_not_
 def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
 ) -> None:
-    make = loop.make_train_step
+    make = program.make_train_step
 
     def poisoned(*args: object) -> Callable:
         train_step = make(*args)
@@ -158,7 +158,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
 
         return jax.jit(step)
 
-    monkeypatch.setattr(loop, "make_train_step", poisoned)
+    monkeypatch.setattr(program, "make_train_step", poisoned)
     cfg = tiny.training_config(tmp_path)
     with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
         loop.train(cfg, tmp_path / "run")

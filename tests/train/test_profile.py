@@ -16,7 +16,7 @@ from vaswani.errors import UserError
 from vaswani.run.outbox import Outbox
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.translation import objective
-from vaswani.train import loop
+from vaswani.train import loop, program
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.check import profiled
 from vaswani.train.metrics import Reporter
@@ -177,7 +177,7 @@ def test_a_nan_that_a_look_at_the_layers_meets_first_is_named_too(
     def diagnosis(*arguments: Any) -> None:
         raise FloatingPointError("invalid value (nan) encountered in mul")
 
-    monkeypatch.setattr(loop, "make_diagnosis", lambda *arguments: diagnosis)
+    monkeypatch.setattr(program, "make_diagnosis", lambda *arguments: diagnosis)
     cfg = tiny.training_config(tmp_path)
     cfg.diagnose_every = 1
     with pytest.raises(UserError, match=r"^update 1: NaN from the operation mul "):

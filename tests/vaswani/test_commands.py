@@ -38,7 +38,7 @@ import contextlib, io, runpy, sys
 module = sys.argv[1]
 sys.argv, output = ["x", "--help"], io.StringIO()
 with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    runpy.run_module(f"vaswani.{module}", run_name="__main__", alter_sys=True)
 from absl import flags
 ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
         if not name.startswith(("absl", "ml_collections", "grain", "orbax"))]

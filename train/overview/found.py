@@ -11,7 +11,7 @@ from vaswani.keys import flat
 from vaswani.run.config import read_config
 from vaswani.run.lock import is_held
 from vaswani.run.records import read_launches, read_metrics
-from vaswani.train.patience import has_ended
+from vaswani.train.schedule import has_ended
 from vaswani.train.sweep.point import Summary, summary
 
 _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder

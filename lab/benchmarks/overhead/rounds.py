@@ -16,7 +16,7 @@ from vaswani.errors import UserError
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.folder import device
 from vaswani.run.records import read_launches
-from vaswani.train import loop
+from vaswani.train import loop, program
 
 
 class Span(NamedTuple):
@@ -117,8 +117,7 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     made: list[Update] = []
     found: list[dict[str, Any]] = []
     clock = Clock()
-    replaced: Any = loop
-    make, validate, save = replaced.make_train_step, replaced.validate, Checkpoints.save
+    make, validate, save = program.make_train_step, loop.validate, Checkpoints.save
 
     def make_update(*arguments: Any) -> Any:
         made.append(Update(make(*arguments)))
@@ -143,8 +142,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
         _print(len(found), found[-1])
         clock = Clock()
 
-    replaced.make_train_step = make_update
-    replaced.validate = timed_validation
+    program.make_train_step = make_update
+    loop.validate = timed_validation
     Checkpoints.save = timed_save  # type: ignore[method-assign, assignment]
     status = loop.train(cfg, workdir)
     if status:

@@ -12,8 +12,9 @@ from tests import tiny
 from tests.train.test_loop import records, steps
 from vaswani.configs.common import default
 from vaswani.run.checkpoint import load_params
+from vaswani.run.saved import Checkpoint
 from vaswani.train import loop
-from vaswani.train.patience import Patience, due
+from vaswani.train.schedule import Due, Every, Patience, Schedule, reason_to_save
 
 NLL = [2.0, 2.5, 2.2, 2.0, 1.0]  # of each validation: with a patience of 3 the run ends after the fourth
 
@@ -40,30 +41,74 @@ def test_patience_ends_exactly_at_its_limit(limit: int, nlls: list[float], ended
 
 
 def test_something_is_due_every_so_many_updates_or_at_the_end_of_an_epoch() -> None:
-    cfg = default().eval
-    cfg.every = 3
-    assert [step for step in range(1, 10) if due(cfg, step, {"epoch": 1, "batch": 0})] == [3, 6, 9]
-    cfg.every_epochs = 2
+    third = Every(steps=3, epochs=0)
+    assert [step for step in range(1, 10) if third.falls_on(step, {"epoch": 1, "batch": 0})] == [3, 6, 9]
+    second = Every(steps=3, epochs=2)
     ends = [(1, 0), (1, 1), (2, 0), (2, 5), (3, 0), (4, 0)]
-    assert [end for end in ends if due(cfg, 3, {"epoch": end[0], "batch": end[1]})] == [(2, 0), (4, 0)]
+    assert [end for end in ends if second.falls_on(3, {"epoch": end[0], "batch": end[1]})] == [(2, 0), (4, 0)]
+
+
+def schedule(**changes: float) -> Schedule:
+    cfg = default()
+    cfg.steps, cfg.eval.every, cfg.checkpoint.every, cfg.checkpoint.keep_last = 10, 4, 3, 2
+    cfg.log_every = 2
+    cfg.checkpoint.update(changes)
+    return Schedule.of(cfg)
+
+
+def saved(plan: Schedule, overdue: tuple[int, ...] = ()) -> dict[int, str]:
+    """Returns the steps that are saved, and why; each ends an epoch."""
+    dues = {step: plan.after(step, {"epoch": step, "batch": 0}, step in overdue) for step in range(1, 11)}
+    return {step: due.reason for step, due in dues.items() if due.reason}
+
+
+def test_steps_are_validated_and_saved_by_their_number_and_the_last_one_always() -> None:
+    position = {"epoch": 1, "batch": 5}
+    validated = [step for step in range(1, 11) if schedule().after(step, position).validates]
+    assert validated == [4, 8, 10]
+    assert saved(schedule()) == {3: "schedule", 6: "schedule", 9: "schedule", 10: "end"}
+    assert schedule().after(5, position) == Due(validates=False, reason=None)
+
+
+def test_by_the_clock_only_those_that_are_averaged_are_saved_by_their_number() -> None:
+    plan = schedule(every_minutes=7.0)
+    assert saved(plan, overdue=(2, 8)) == {2: "schedule", 6: "schedule", 8: "schedule", 9: "schedule", 10: "end"}
+    assert saved(schedule(every_minutes=7.0, keep_last=1)) == {9: "schedule", 10: "end"}
+    assert [step for step in range(1, 11) if plan.reads_clock(step)] == [2, 4, 6, 8, 10]
+    assert not any(schedule().reads_clock(step) for step in range(1, 11)), "without minutes"
+    by_epoch = schedule(every_minutes=7.0, every_epochs=2)
+    assert saved(by_epoch) == dict.fromkeys((2, 4, 6, 8, 10), "schedule")
+
+
+@pytest.mark.parametrize(
+    ("due", "has_ended", "is_stopping", "reason"),
+    [
+        ("schedule", True, True, "schedule"),
+        ("end", True, True, "end"),
+        (None, True, True, "patience"),
+        (None, False, True, "signal"),
+        (None, False, False, None),
+    ],
+)
+def test_a_checkpoint_is_saved_for_the_first_reason_that_holds(
+    due: str | None, has_ended: bool, is_stopping: bool, reason: str | None
+) -> None:
+    assert reason_to_save(Due(validates=True, reason=due), has_ended, is_stopping) == reason
 
 
 @pytest.mark.parametrize(("recorded", "waited"), [([3], 1), ([3, 4], 1), ([], 0)])
 def test_a_validation_that_was_recorded_before_the_process_was_killed_counts_once(
-    recorded: list[int], waited: int
+    monkeypatch: pytest.MonkeyPatch, recorded: list[int], waited: int
 ) -> None:
-    cfg = default()
-    cfg.steps = 4
-    training = mock.MagicMock(
-        spec=loop.Training, cfg=cfg, patience=Patience(2, [valid(2.0, step) for step in recorded])
-    )
+    patience = Patience(2, [valid(2.0, step) for step in recorded])
+    training = mock.MagicMock(spec=loop.Training, schedule=schedule(), patience=patience)
     training.job.batches.get_state.return_value = {"epoch": 1, "batch": 1}
-    training.checkpoints.about.return_value = (0.0, {})
-    training.validate.return_value = {"nll": 2.0}
+    training.checkpoints.about.return_value = Checkpoint(4, 0.0, {}, "signal")
+    monkeypatch.setattr(loop, "validate", lambda *_: {"nll": 2.0})
     loop._validate_if_interrupted(training, {}, 4)
     assert training.patience.waited == waited
     assert training.reporter.record_validation.called == (4 not in recorded)
-    training.checkpoints.add_metrics.assert_called_once_with(4, {"nll": 2.0})
+    training.checkpoints.add_validation.assert_called_once_with(4, {"nll": 2.0}, waited == 2)
 
 
 @pytest.mark.slow
