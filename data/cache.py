@@ -27,9 +27,9 @@ from vaswani.data.prepared import FORMAT, IDS, LENGTHS, MANIFEST, Prepared, id_t
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import expanded, sha256, write_json
+from vaswani.files import local_path, sha256, write_json
 from vaswani.ids import EOS, UNK
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 
 _CHUNK = 8_192  # pairs encoded at a time
@@ -64,7 +64,7 @@ def prepare(
     corpus = open_corpus(spec)
     cleaning = {"max_length": max_length, "max_ratio": max_ratio} if clean and not corpus.characters else None
     key = key_of(FORMAT, corpus.fingerprint, tokenizer.sha256, cleaning)
-    folder = expanded(cache, f"data.cache {cache}") / key
+    folder = local_path(cache, f"data.cache {cache}") / key
     if folder.exists():
         with contextlib.suppress(UserError):  # partial or damaged: made again below
             return _named_here(_open_cached(folder), corpus)
@@ -148,7 +148,7 @@ def _write_ids(
             unknown += sum(ids.count(UNK) for record in records for ids in record)
             counts["read"] += len(records)
             progress.update(counts["read"])
-        known = f", {counted(unknown, 'symbols')} unknown" if unknown else ""
+        known = f", {pluralize(unknown, 'symbols')} unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
 
@@ -160,7 +160,9 @@ def _most_ids(tokenizer: Tokenizer) -> int:
 
 def named(corpus: Corpus, count: int | None) -> str:
     """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
-    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({counted(count, 'records')})"
+    return (
+        corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({pluralize(count, 'records')})"
+    )
 
 
 def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:

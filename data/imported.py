@@ -17,7 +17,6 @@ from typing import Any, ClassVar, SupportsIndex
 
 import sentencepiece
 
-from vaswani.checked_json import check
 from vaswani.data.multilingual import Multilingual
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols
@@ -26,6 +25,7 @@ from vaswani.errors import UserError
 from vaswani.extras import pip_install
 from vaswani.files import as_path, read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.read_json import check
 
 _END = "</w>"
 _T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vaswani.data.corpora import advice
 from vaswani.errors import UserError
-from vaswani.files import expanded, open_regular, sha256
+from vaswani.files import local_path, open_regular, sha256
 
 _BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
@@ -28,7 +28,7 @@ def read_lines(path: Path) -> Iterator[str]:
         UserError: naming the file and the line: it cannot be read or unpacked, is a device or a named pipe, is not
             UTF-8, has a line of more than `LONGEST_LINE` bytes, or carriage returns and no line feed.
     """
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     number = 0
     try:
         with _open(path) as file:
@@ -67,7 +67,7 @@ def is_blank(line: str) -> bool:
 
 def count_lines(path: Path) -> int | None:
     """Returns the number of lines of a plain file; None for any other, which would take as long to count as to read."""
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     if path.suffix == ".gz" or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -94,7 +94,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 def file_digest(path: Path) -> str:
     """Returns the SHA-256 of a file; `UserError` if it cannot be read."""
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     try:
         return sha256(path)
     except FileNotFoundError as error:

@@ -26,7 +26,7 @@ import sentencepiece
 from vaswani.errors import UserError
 from vaswani.files import as_path, write_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
-from vaswani.processors import cpus
+from vaswani.machine import cpus
 
 NORMALISATIONS = ("nfkc", "plain_nfkc", "none")
 # Sentencepiece's name of a normalisation without and with lower-casing, which is part of NFKC there. "nfkc" is what it

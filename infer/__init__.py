@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani import compiled
-from vaswani.interrupt import while_starting
 from vaswani.names import refuse_short_name
 
 if TYPE_CHECKING:
     from vaswani.infer.api import LoadedRun
 
 refuse_short_name(__name__)
-while_starting()
 
 
 def load_run(

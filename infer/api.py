@@ -7,7 +7,7 @@ from typing import Any, overload
 import jax
 
 from vaswani.data.corpus import target_language
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, as_library, format_value
 from vaswani.infer.attention.maps import AttentionMap, attention_maps
 from vaswani.infer.inside.lens import Lens, logit_lens
 from vaswani.infer.inside.trace import Patch, Trace, trace
@@ -15,8 +15,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.translate.options import Decoding, check, chosen
 from vaswani.infer.translate.translator import Hypothesis, Translation, Translator, translate_one
-from vaswani.notes import as_library
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.run.averaging import named_steps
 from vaswani.run.parameters import count_parameters
 
@@ -136,7 +135,7 @@ class LoadedRun:
         if language is not None:
             _check_text("language", language)
         if len(sources) != len(references) or not sources:
-            counts = f"{counted(len(sources), 'sources')} and {counted(len(references), 'references')}"
+            counts = f"{pluralize(len(sources), 'sources')} and {pluralize(len(references), 'references')}"
             raise UserError(f"{counts}: give one for each, at least one")
         check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
@@ -187,7 +186,7 @@ class LoadedRun:
           UserError: `trace` is no result of `LoadedRun.trace`, or there is no such stack.
         """
         if not isinstance(trace, Trace):
-            raise UserError(f"trace is {shown(trace)}; it must be what `trace(source)` returns")
+            raise UserError(f"trace is {format_value(trace)}; it must be what `trace(source)` returns")
         return logit_lens(self.run, trace, stack)
 
 
@@ -196,10 +195,11 @@ def load(
 ) -> LoadedRun:
     """Loads a translator, as `infer.load_run` describes."""
     if not isinstance(workdir, (str, Path)):
-        raise UserError(f"workdir is {shown(workdir)}; it must be the folder of a run, a string or a Path")
+        raise UserError(f"workdir is {format_value(workdir)}; it must be the folder of a run, a string or a Path")
     if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
         raise UserError(
-            f"batch_tokens is {shown(batch_tokens)}; it must be a whole number, at least 1, or None for the default"
+            f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None, for "
+            "the default"
         )
     try:
         with as_library():
@@ -220,7 +220,7 @@ def _as_lines(name: str, text: Any) -> list[str]:
     if isinstance(text, str):
         return [text]
     if isinstance(text, bytes) or not isinstance(text, Iterable):
-        raise UserError(f"{name} is {shown(text)}; it must be a string, or a list of strings")
+        raise UserError(f"{name} is {format_value(text)}; it must be a string, or a list of strings")
     lines = list(text)
     for place, line in enumerate(lines):
         _check_text(f"{name}[{place}]", line)
@@ -230,4 +230,4 @@ def _as_lines(name: str, text: Any) -> list[str]:
 def _check_text(name: str, value: object) -> None:
     """Raises a `UserError` unless the argument of this name is a string."""
     if not isinstance(value, str):
-        raise UserError(f"{name} is {shown(value)}; it must be a string")
+        raise UserError(f"{name} is {format_value(value)}; it must be a string")

@@ -17,11 +17,10 @@ from ml_collections import ConfigDict
 
 from vaswani.data.imported import open_tokenizer
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError
+from vaswani.errors import UserError, is_library
 from vaswani.files import folders
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
-from vaswani.notes import is_library
 from vaswani.run.averaging import check_began, load_choice, named_steps
 from vaswani.run.builtin import run_folder
 from vaswani.run.changes import check_unchanged

@@ -17,9 +17,9 @@ from ml_collections import ConfigDict
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat
+from vaswani.machine import cpu_info, cpus
 from vaswani.model.config import ModelConfig
 from vaswani.model.recurrent_translator import RecurrentConfig
-from vaswani.processors import cpus, described
 from vaswani.run.config import read_config
 from vaswani.run.distributed import is_main
 from vaswani.run.lock import NAME as LOCK
@@ -194,7 +194,7 @@ def device() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Returns the processor's model name, or its architecture if the system does not report one."""
-    return described("model name") or platform.processor() or platform.machine()
+    return cpu_info("model name") or platform.processor() or platform.machine()
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Training: from a config and batches to parameters, checkpoints and metrics."""
 
-from vaswani.interrupt import while_starting
 from vaswani.names import refuse_short_name
 
 refuse_short_name(__name__)
-while_starting()

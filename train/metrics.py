@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array
 
-from vaswani import table
 from vaswani.errors import UserError, one_line
 from vaswani.files import in_bucket, read_bytes, write_text
 from vaswani.numbers import from_nll
 from vaswani.progress import Bar
 from vaswani.run.outbox import Outbox
 from vaswani.run.records import read_metrics
+from vaswani.train import table
 from vaswani.train.start import peak_memory
 from vaswani.train.step import Sums
 from vaswani.train.tensorboard import EventFile

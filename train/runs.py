@@ -23,11 +23,11 @@ from absl import flags
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import output_file
-from vaswani.table import Table, as_csv, as_latex, as_markdown, as_text
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import SUFFIXES, draw
 from vaswani.train.overview.scores import scores_of
 from vaswani.train.overview.table import arranged, as_fitted_text, difference_of, table_of
+from vaswani.train.table import Table, as_csv, as_latex, as_markdown, as_text
 
 _WIDTH = 120  # characters, where there is no terminal
 

@@ -8,8 +8,8 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from vaswani.keys import flat
-from vaswani.memory import largest_resident
-from vaswani.numbers import counted
+from vaswani.machine import largest_resident
+from vaswani.numbers import pluralize
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
 from vaswani.train import cpu_bfloat16
@@ -68,10 +68,10 @@ def _counted(manifest: Mapping[str, Any]) -> str:
     pairs = manifest["pairs"]
     tokens = manifest["tokens"]
     if not tokens:
-        return counted(pairs["read"], "images")
+        return pluralize(pairs["read"], "images")
     unit = "pairs" if "source" in tokens else "texts"
     sides = " and ".join(f"{count:,} {side}" for side, count in tokens.items())
-    return f"{pairs['kept']:,} of {counted(pairs['read'], unit)}, {sides} tokens"
+    return f"{pairs['kept']:,} of {pluralize(pairs['read'], unit)}, {sides} tokens"
 
 
 def compiled_memory(compiled: Any) -> str:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.files import user_cache
-from vaswani.processors import cpus
+from vaswani.machine import cpus
 
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"

@@ -28,7 +28,7 @@ from typing import Any
 from absl import flags
 
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import local_path
 from vaswani.infer.options import define_run_flags, start
 
 OUT = ("builtin", "ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
@@ -91,7 +91,7 @@ def read(source: str, workdir: str, languages: Sequence[str] = ()) -> None:
     from vaswani.infer.convert.folders import make_run, needed
 
     kind, _, path = source.partition(":")
-    place = expanded(path, f"--from={source}")
+    place = local_path(path, f"--from={source}")
     with needed(f"--from={kind}"):
         reader = importlib.import_module(f"vaswani.infer.convert.{kind}").read
         checkpoint = reader(place, languages) if languages else reader(place)

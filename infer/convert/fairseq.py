@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from vaswani.data.imported import MosesBpe
 from vaswani.data.pair import Pair
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 from vaswani.infer.convert import pytorch, table
 from vaswani.infer.convert.bart_names import stacks, without_zero_biases
@@ -240,7 +240,7 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
     for name, array in arrays.items():
         for part_name, part in _unstacked(name, array).items():
             if part_name != name and part_name in arrays:
-                raise UserError(f"{source}: {shown(name)} and {shown(part_name)} are the same weight")
+                raise UserError(f"{source}: {format_value(name)} and {format_value(part_name)} are the same weight")
             unstacked[part_name] = part
     renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(_NORMS[side])}
 

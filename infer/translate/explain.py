@@ -20,9 +20,9 @@ from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_text, writing
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.ids import EOS
 from vaswani.infer.attention.page import labels
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.stream import chunks
 from vaswani.infer.translate.translator import row_lengths, search_of
@@ -262,6 +262,6 @@ def explained(
 
 def page(trees: Sequence[BeamTree]) -> str:
     """Returns the page of one or more searches, as text."""
-    template = assembled(TEMPLATE)
+    template = read_template(TEMPLATE)
     before, after = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__DATA__")
-    return f"{before}{embedded([tree.as_json() for tree in trees])}{after}"
+    return f"{before}{script_json([tree.as_json() for tree in trees])}{after}"

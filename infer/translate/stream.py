@@ -15,7 +15,7 @@ from vaswani.errors import UserError
 from vaswani.infer.translate.consensus import consensus
 from vaswani.infer.translate.nbest import entry
 from vaswani.infer.translate.translator import Required, Translation, Translator, note_unknown
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 
 _BLOCK = 1 << 16  # bytes
@@ -214,7 +214,7 @@ def translate_stream(
             done += len(lines)
             progress.update(done)
         without = f", {empty:,} {work.unit} without a translation" if empty else ""
-        progress.finish(f"{counted(done, 'lines')}{without}")
+        progress.finish(f"{pluralize(done, 'lines')}{without}")
     note_unknown(unknown)
 
 
@@ -238,7 +238,7 @@ def _check_columns(rows: list[list[str]], last: int, first_line: int) -> None:
     """Raises a `UserError` unless each line has column `last`."""
     for line, row in enumerate(rows, first_line):
         if len(row) < last:
-            raise UserError(f"standard input, line {line}: {counted(len(row), 'columns')}; --columns names {last}")
+            raise UserError(f"standard input, line {line}: {pluralize(len(row), 'columns')}; --columns names {last}")
 
 
 def _note_empty(cells: list[tuple[int, str, Translation]], empty: int) -> int:

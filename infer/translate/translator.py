@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from vaswani.data.length_batches import LengthBatch, length_batches
 from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import STAND_IN, Tokenizer
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
 from vaswani.ids import EOS, UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
@@ -28,8 +28,7 @@ from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_
 from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
-from vaswani.notes import note
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.run.sharding import data_mesh, place_params, row_parts, shard_rows
 from vaswani.search.beam import beam_search
 from vaswani.search.diverse import diverse_search
@@ -429,7 +428,7 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
 def note_unknown(count: int, what: str = "text") -> None:
     """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
     if count:
-        symbols = counted(count, f"symbols of the {what}")
+        symbols = pluralize(count, f"symbols of the {what}")
         note(f"not in the vocabulary, and so read as unknown: {symbols}")
 
 

@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from vaswani.checked_json import read_json
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_json
@@ -36,6 +35,7 @@ from vaswani.paper.heads.roles import (
 )
 from vaswani.paper.heads.sample import CASES, Sample, sample
 from vaswani.progress import Progress
+from vaswani.read_json import read_json
 from vaswani.run.builtin import is_builtin
 from vaswani.run.parameters import params_sha256
 

@@ -14,12 +14,11 @@ import pytest
 
 from tests import tiny
 from vaswani import infer
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
 from vaswani.infer.api import LoadedRun
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.scores import bleu
 from vaswani.infer.translate.translator import translate_one
-from vaswani.notes import note
 
 SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 

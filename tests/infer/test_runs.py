@@ -118,9 +118,9 @@ def test_a_url_is_refused():
         ({"decode.beam": True}, "decode.beam is True; it must be a whole number"),
         ({"data.buckets": [8, "x"]}, "data.buckets is .*; it must be whole numbers"),
         ({"model.remat": False}, "model.remat is False; it must be text in Unicode, like 'none'"),
-        ({"model.N": 10**400}, "model.N is a number of more than 64 bits"),
-        ({"data.test": "text:\ud800"}, "data.test is not Unicode"),
-        ({"data.test": "text:\0"}, "data.test is not Unicode"),
+        ({"model.N": 10**400}, r"model.N is 10{79}\.\.\.; it must be a whole number"),
+        ({"data.test": "text:\ud800"}, "data.test is .*; it must be text in Unicode"),
+        ({"data.test": "text:\0"}, "data.test is .*; it must be text in Unicode"),
     ],
 )
 def test_a_damaged_config_is_one_line(workdir: Path, tmp_path: Path, damage: bytes | dict, message: str):

@@ -74,10 +74,6 @@ def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message:
         b'{"step": "x", "kind": "train"}',
         b'{"step": 1}',
         b'{"step": 1, "kind": "other", "seconds": "x"}',
-        b'{"step": 1, "kind": "train", "seconds": NaN}',
-        b'{"step": 1, "kind": "train", "seconds": 1e300}',
-        b'{"step": -1, "kind": "train", "seconds": 1}',
-        b'{"step": 1, "kind": "train", "seconds": %s}' % (b"9" * 400),
     ],
 )
 def test_damaged_metrics_are_one_line(tmp_path: Path, line: bytes) -> None:

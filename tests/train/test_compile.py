@@ -23,7 +23,6 @@ from ml_collections import ConfigDict
 
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
-from vaswani import memory
 from vaswani.configs import base
 from vaswani.configs.common import default
 from vaswani.errors import UserError
@@ -281,10 +280,10 @@ def test_learned_positions_that_are_too_few_are_refused() -> None:
 
 def test_the_memory_of_this_machine_is_shared_by_its_processors_and_a_device_knows_its_own() -> None:
     (processor,) = jax.devices()
-    machine = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 21}
-    without_groups = mock.patch.object(memory, "GROUPS", Path("/no/such/file"))
+    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1 << 21}
+    without_groups = mock.patch.object(machine, "GROUPS", Path("/no/such/file"))
     four = mock.patch.object(jax, "local_device_count", lambda: 4)
-    with mock.patch.object(os, "sysconf", machine.get), four, without_groups:
+    with mock.patch.object(os, "sysconf", sizes.get), four, without_groups:
         assert programs.available(processor) == 2 << 30
     with mock.patch.object(jax, "devices", lambda: [accelerator]):
         accelerator = mock.Mock(memory_stats=lambda: {"bytes_limit": 5})

@@ -13,13 +13,13 @@ import pytest
 
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.html import inline_scripts, script_policy
-from vaswani.table import as_text
+from vaswani.infer.html import inline_scripts, script_policy
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import draw
 from vaswani.train.overview.scores import scores_of
 from vaswani.train.overview.table import difference_of, table_of
 from vaswani.train.runs import check, show
+from vaswani.train.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -181,7 +181,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Runs the command; the last line on stderr is what it imported of jax."""
     code = (
         "import runpy, sys\n"
-        "try:\n    runpy.run_module('train.runs', run_name='__main__', alter_sys=True)\n"
+        "try:\n    runpy.run_module('vaswani.train.runs', run_name='__main__', alter_sys=True)\n"
         "finally:\n    print(sorted({'jax', 'jaxlib', 'flax', 'orbax', 'grain'} & sys.modules.keys()), file=sys.stderr)"
     )
     arguments_ = [sys.executable, "-c", code, *map(str, arguments)]

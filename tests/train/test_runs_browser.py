@@ -7,9 +7,9 @@ import pytest
 
 from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - a fixture
 from tests.infer.test_demo import NASTY
-from vaswani.table import Table
 from vaswani.train.overview.curves import Curve
 from vaswani.train.overview.page import page
+from vaswani.train.table import Table
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
 STEPS = [100, 200, 400, 800]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kept import IN_CLONE
 from vaswani import compiled
-from vaswani.processors import cpus
+from vaswani.machine import cpus
 
 ROOT = Path(__file__).parent.parent.parent
 NOBODY = 65534

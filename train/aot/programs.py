@@ -27,7 +27,7 @@ from vaswani.data.pipeline import row_lengths
 from vaswani.errors import UserError, one_line
 from vaswani.extras import pip_install
 from vaswani.infer.translate.options import full_batch
-from vaswani.memory import most_allowed
+from vaswani.machine import most_allowed
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings

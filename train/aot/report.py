@@ -13,7 +13,7 @@ from vaswani.errors import UserError
 from vaswani.ids import UNK
 from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.model.parameter_count import parameter_count
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.run.folder import as_json, device, model_config
 from vaswani.run.sharding import AXES
 from vaswani.train.aot import gpus, programs
@@ -193,7 +193,7 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     generation, _, _ = made["topology"].partition(":")
     chip = CHIPS[generation]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
-    chips = f"{counted(made['devices'], f'{chip.name} chips')}, {chip.memory / GIB:.0f} GiB each"
+    chips = f"{pluralize(made['devices'], f'{chip.name} chips')}, {chip.memory / GIB:.0f} GiB each"
     return f"{slices}{made['topology']}, {chips}", chip.memory
 
 
@@ -216,7 +216,7 @@ def _count_lines(program: dict[str, Any]) -> list[str]:
     if not program["collectives"]:
         lines.append("  no collectives")
     for kernel, times in program.get("kernels", {}).items():
-        lines.append(f"  {kernel:<18} {counted(times, 'calls')}")
+        lines.append(f"  {kernel:<18} {pluralize(times, 'calls')}")
     if "deterministic" in program:
         lines.append(f"  deterministic {'yes' if program['deterministic'] else _unordered(program)}")
     return lines
@@ -226,8 +226,8 @@ def _unordered(program: dict[str, Any]) -> str:
     """Returns what adds in no fixed order."""
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (
-        f"no: {counted(program['unordered_scatters'], 'scatters')} and {counted(gradients, 'gradients')} of cuDNN add"
-        " in any order; XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
+        f"no: {pluralize(program['unordered_scatters'], 'scatters')} and {pluralize(gradients, 'gradients')} of cuDNN "
+        "add in any order; XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
     )
 
 
@@ -240,7 +240,7 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
         f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
         f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
         f"target positions/s; {_span(estimated['hours_least'], estimated['hours_most'])} "
-        f"for {counted(steps, 'updates')}",
+        f"for {pluralize(steps, 'updates')}",
         f"  {ASSUMPTIONS}",
     ]
 
@@ -260,7 +260,7 @@ def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
         rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
     return [
         f"timed updates, {length} positions per row: {seconds} s ({rate})",
-        f"estimated {_span(timed['minutes'] / 60)} for {counted(steps, 'updates')}",
+        f"estimated {_span(timed['minutes'] / 60)} for {pluralize(steps, 'updates')}",
         f"  {EXTRAPOLATED}",
     ]
 

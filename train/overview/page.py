@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
-from vaswani.table import Table, is_numeric
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.train.overview.curves import PANELS, Curve
+from vaswani.train.table import Table, is_numeric
 
 TEMPLATE = Path(__file__).with_name("curves.html")
 
@@ -19,10 +19,10 @@ def page(groups: dict[str, list[Curve]], table: Table) -> str:
         curves = [curves[place] for curves in groups.values()]
         if any(curve.steps for curve in curves):
             panels.append({"title": panel.title, "curves": [*map(_as_json, curves)]})
-    template = assembled(TEMPLATE)
+    template = read_template(TEMPLATE)
     before, rest = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__TABLE__")
     between, after = rest.split("__DATA__")
-    return f"{before}{_html(table)}{between}{embedded({'names': [*groups], 'panels': panels})}{after}"
+    return f"{before}{_html(table)}{between}{script_json({'names': [*groups], 'panels': panels})}{after}"
 
 
 def _as_json(curve: Curve) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from vaswani.errors import UserError
 from vaswani.files import write_bytes, write_text, writing
-from vaswani.table import Table
 from vaswani.train.overview.curves import LOSSES, Curve, curves_of
 from vaswani.train.overview.found import FoundRun
 from vaswani.train.overview.page import page
+from vaswani.train.table import Table
 
 SUFFIXES = (".svg", ".png", ".html")
 _MOST_IN_A_LEGEND = 16

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.keys import short_names
-from vaswani.table import Table, setting, spread
+from vaswani.read_json import read_json
 from vaswani.train.overview.found import SEED, FoundRun, by_seeds, differing_keys, is_aside
+from vaswani.train.table import Table, setting, spread
 
 DIGITS = {"BLEU": 2, "chrF": 2, "F1": 2, "accuracy": 4, "nll": 4, "perplexity": 3}
 # What tells two evaluations of a run apart; a column each, where that is not the same in all rows.
@@ -49,7 +49,7 @@ def _scores(run: FoundRun, record: dict[str, Any]) -> Scores:
     # A run that writes no capitals has the BLEU of lower-cased references.
     names = {"BLEU": "sacrebleu_lc" if run.config["data.lowercase"] else "sacrebleu", "chrF": "chrf", "F1": "f1"}
     keys = {title: names.get(title, title) for title in DIGITS}
-    values = {title: record[key] for title, key in keys.items() if key in record}
+    values = {title: float(record[key]) for title, key in keys.items() if key in record}
     signatures = {title: record["signatures"][key] for title, key in keys.items() if key in record["signatures"]}
     return Scores(values, signatures, record["time"])
 

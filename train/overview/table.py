@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from vaswani.errors import UserError
 from vaswani.keys import namesake, short_names
-from vaswani.table import Table, as_text, number, setting
 from vaswani.train.overview.found import FoundRun, differing_keys, is_aside
 from vaswani.train.overview.scores import score_rows
+from vaswani.train.table import Table, as_text, number, setting
 
 _RESULTS = ("state", "step", "nll", "BLEU", "accuracy", "minutes", "device")
 _LONGEST_CELL = 24  # characters; of a longer one, such as a path, both ends are shown

@@ -9,12 +9,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import read_json
 from vaswani.configs.common import default
 from vaswani.data.of_config import check_specs
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat, suggestion
+from vaswani.read_json import read_json
 from vaswani.run.config import completed
 from vaswani.run.folder import model_config
 from vaswani.tasks import task_of

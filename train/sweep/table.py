@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vaswani import table
 from vaswani.keys import short_names
+from vaswani.train import table
 from vaswani.train.sweep.point import PointStatus
 from vaswani.train.sweep.ranking import best_of, differing_keys, ranked
 

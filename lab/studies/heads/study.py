@@ -14,7 +14,7 @@ from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import LEVEL, shown_p_value
-from vaswani.table import NOT_RUN, Table, number, spread
+from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/heads/design.py"
 RUNS = Rows(configs(FILE, ROWS), measure="head_entropy", seeds=SEEDS)
