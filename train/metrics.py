@@ -166,7 +166,11 @@ class Reporter:
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
-            self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
+            now = self._seconds()
+            self._timed = _Moment(step, now)  # without the time that it took to compile
+            loss = self._totals.loss_sum / max(self._totals.target_tokens, 1.0)
+            waited = f"{now - self._elapsed:,.1f} s, compilation included"
+            self.message(f"step {step}/{self._last}: loss {loss:.4f}  after {waited}")
         self._bar.update(step)
 
     def finish(self) -> None:

@@ -45,6 +45,8 @@ a sentencepiece model.
     print(pieces.decode(target[1:]))
 
 Beam search, its length penalty and a cache of keys and values are not in it. `Exported.mlir_module()` is the text.
+Both were written by jax {jax}. Its promise is that a jax of up to six months later reads them, and one of up to three
+weeks before; a later one may refuse them, so keep the run, and export it again.
 """
 
 
@@ -84,7 +86,7 @@ def write(model_run: Run, folder: Path) -> float:
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
     platforms = ", ".join(PLATFORMS)
-    readme = README.format(platforms=platforms, pad=PAD, bos=BOS, eos=EOS, **lengths(config))
+    readme = README.format(jax=jax.__version__, platforms=platforms, pad=PAD, bos=BOS, eos=EOS, **lengths(config))
     write_text(folder / "README.md", readme)
 
     pairs = scored_pairs(model_run)

@@ -97,7 +97,8 @@ def test_the_time_left_follows_the_updates_since_the_last_record_without_compila
             now += seconds
             reporter.update(step, sums, positions=20)
     train = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
-    assert [line.rpartition("  ")[2] for line in train] == ["0.9 min left", "1.2 min left"]
+    assert train[0] == "step 1/12: loss 2.0000  after 60.0 s, compilation included", "at once, not after 3 updates"
+    assert [line.rpartition("  ")[2] for line in train[1:]] == ["0.9 min left", "1.2 min left"]
 
 
 def test_a_records_rate_is_of_its_own_updates_without_the_pauses_between_them(
