@@ -50,8 +50,8 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
         for field in fields[1:]:
             if not all(map(_NUMBERS.fullmatch, field.split())):
                 raise UserError(
-                    f"{path}, line {place}: the field {format_value(field)} has no numbers, as scores have; a ||| within "
-                    "a text is written &#124;&#124;&#124;"
+                    f"{path}, line {place}: the field {format_value(field)} has no numbers, as scores have; a ||| "
+                    "within a text is written &#124;&#124;&#124;"
                 )
         numbers.append(number)
         texts.append(text_of(fields[0]))
