@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
 from tests.kept import folder
+from vaswani import object_files
 
 # Also for commands in tests:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -25,6 +26,8 @@ os.environ.setdefault(
     "ignore:Error reading persistent compilation cache entry:UserWarning,"
     "ignore:Error writing persistent compilation cache entry:UserWarning",
 )
+
+object_files.guard()
 
 import jax
 import pytest
