@@ -27,8 +27,6 @@ os.environ.setdefault(
     "ignore:Error writing persistent compilation cache entry:UserWarning",
 )
 
-object_files.guard()
-
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +38,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 ROOT = Path(__file__).parent.parent
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+object_files.guard()
 
 # A busy machine is no failure, and what fails here must fail again when it is looked into.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

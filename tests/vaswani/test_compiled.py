@@ -129,6 +129,8 @@ def test_programs_of_other_numbers_of_threads_are_others(tmp_path: Path) -> None
     processor = min(os.sched_getaffinity(0))
     found = python(CHOICE, tmp_path, first=f"import os; os.sched_setaffinity(0, {{{processor}}})")
     assert found == str(tmp_path / "vaswani" / "1-threads")
+    seven = f"from vaswani import compiled; compiled.cpus = lambda: 7; {CHOICE}"
+    assert python(seven, tmp_path) == str(tmp_path / "vaswani" / "7-threads")
     inherited = {compiled.DIRECTORY: str(tmp_path / "vaswani" / "64-threads")}
     assert python(CHOICE, tmp_path, inherited) == python(CHOICE, tmp_path)
 
