@@ -103,8 +103,10 @@ def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
             return Recurrent(c, causal, name="recurrent")
         case "convolution":
             return GatedConvolution(c, name="convolution")
-        case _:
+        case "attention":
             return MultiHeadAttention(c, encoding, gain, name="self_attention")
+        case _:
+            raise ValueError(f"model.mixer={c.mixer!r} has no class here")
 
 
 class FeedForward(nn.Module):

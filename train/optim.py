@@ -114,8 +114,10 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
             chosen = optax.adafactor(rate, min_dim_size_to_factor=FACTORED)
         case "schedule_free_adamw":
             chosen = schedule_free(optax.adamw(rate, 0.0, cfg.b2, cfg.eps, **decay), rate, cfg.b1)
-        case _:
+        case "adam":
             chosen = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
+        case _:
+            raise ValueError(f"optim.name={cfg.name!r} has no optimiser here")
     parts = [chosen]
     if cfg.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))

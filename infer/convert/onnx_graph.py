@@ -219,8 +219,12 @@ class Graph:
                 x_btf = self.add("Relu", x_btf)
             case "silu":
                 x_btf = self.add("Mul", x_btf, self.add("Sigmoid", x_btf))
+            case "gelu":
+                x_btf = self.add("Gelu", x_btf)
+            case "gelu_tanh":
+                x_btf = self.add("Gelu", x_btf, approximate="tanh")
             case kind:
-                x_btf = self.add("Gelu", x_btf, approximate="tanh" if kind == "gelu_tanh" else "none")
+                raise ValueError(f"model.activation={kind!r} has no node here")
         return self.linear(x_btf, params["w2"], params.get("b2"))
 
     def norm(self, params: dict[str, Any], x_btd: str) -> str:
@@ -228,6 +232,8 @@ class Graph:
             return self.add(
                 "LayerNormalization", x_btd, params["scale"], params["bias"], epsilon=self.config.norm_epsilon
             )
+        if self.config.norm_kind != "rms":
+            raise ValueError(f"model.norm_kind={self.config.norm_kind!r} has no nodes here")
         mean_bt1 = self.add("ReduceMean", self.add("Mul", x_btd, x_btd), [-1])
         root_bt1 = self.add("Sqrt", self.add("Add", mean_bt1, np.float32(self.config.norm_epsilon)))
         return self.add("Mul", self.add("Div", x_btd, root_bt1), params["scale"])

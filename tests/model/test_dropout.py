@@ -53,6 +53,13 @@ def test_rate(bits, rate):
     assert abs(dropped - count * rate) < 5 * np.sqrt(count * rate * (1 - rate))
 
 
+def test_a_small_rate_is_not_rounded_to_nothing():
+    """Of 2^22 elements about four are dropped."""
+    seed = jax.random.bits(jax.random.key(3), (2,))
+    dropped = ~keep_mask(seed, (2048, 2048), 2.0**-20, jnp.arange(2048))
+    assert 0 < dropped.sum() < 15
+
+
 @pytest.mark.parametrize("bits", DROPOUT_BITS)
 def test_rate_of_every_row_and_column(bits):
     keep = mask(jax.random.key(4), 0.1, bits, (512, 512))

@@ -13,6 +13,7 @@ from tests.model import test_scan as scan
 from tests.search import test_search as search
 from tests.slow import slow_but
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from vaswani.model import block
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
@@ -393,3 +394,10 @@ def test_encoder_decoder_attention_divides_or_not_whatever_the_mixer_is():
         cross[name] = apply_jitted(changed, params, tokens(ids), tokens(ids), method="attention_maps")["cross"]
     assert np.abs(cross["usual"] - cross["unscaled"]).max() > 1e-3
     assert np.all(cross["one"].sum(-1) < 1 - 1e-3)
+
+
+def test_a_mixer_without_a_class_is_none_of_the_others():
+    config = dataclasses.replace(TINY)
+    object.__setattr__(config, "mixer", "new")
+    with pytest.raises(ValueError, match=r"^model\.mixer='new' has no class here$"):
+        block.self_mixer(config, causal=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from pathlib import Path
 
 import jax
@@ -27,7 +28,7 @@ from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import Decoding
 from vaswani.model import recurrent_translator
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator, init_params
+from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig, RecurrentTranslator, init_params
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
@@ -38,10 +39,10 @@ from vaswani.train.check import check
 
 KINDS = {
     f"{kind} {cell}": RecurrentConfig(12, N=2, d_model=8, P_drop=0.0, recurrent=kind, cell=cell)
-    for kind in WIDTHS
+    for kind in RECURRENT
     for cell in CELLS
 }
-FAST = ("fixed lstm", "additive gru", "dot lstm")
+FAST = [f"{kind} {cell}" for kind, cell in zip(RECURRENT, itertools.cycle(CELLS), strict=False)]  # a new kind, too
 kinds = pytest.mark.parametrize("kind", slow_but(FAST, KINDS))
 SOURCE = np.array([[5, 7, 4, 2, 0, 0], [9, 8, 6, 10, 11, 2]], np.int32)
 TARGET = np.array([[BOS, 4, 6, 8, 3], [BOS, 3, 11, 0, 0]], np.int32)
@@ -155,7 +156,7 @@ def test_the_logits_are_those_of_the_equations(kind: str) -> None:
         assert relative_error(found[row, : len(target)], plain.logits(source, target)) < 1e-5
 
 
-@pytest.mark.parametrize("kind", slow_but(["additive gru"], KINDS))
+@kinds
 def test_the_gradient_is_that_of_the_equations_in_every_array(kind: str) -> None:
     model, params = tiny(kind)
     rng = np.random.default_rng(1)
@@ -248,7 +249,6 @@ def test_attention_is_a_distribution_over_the_tokens_of_the_source_and_fixed_has
     assert np.all(weights_nbhts[0, 0, 0, :, 4:] == 0) and np.all(weights_nbhts[0, 0, 0, :, :4] > 0)
 
 
-@pytest.mark.slow
 def test_dropout_differs_between_keys_rows_and_steps() -> None:
     model = RecurrentTranslator(dataclasses.replace(KINDS["fixed lstm"], P_drop=0.3))
     _, params = tiny("fixed lstm")

@@ -16,7 +16,7 @@ from tests.model import test_invariants as invariants
 from tests.model import test_mixers as mixers
 from tests.model import test_scan as scan
 from tests.search import test_search as search
-from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed, tokens
 from vaswani.model.attention import attention, softmax_one
 from vaswani.model.block import Residual
 from vaswani.model.config import ModelConfig
@@ -43,6 +43,16 @@ variants = pytest.mark.parametrize(
         pytest.param(OWN_VOCABULARIES, id="own-vocabularies", marks=pytest.mark.slow),
     ],
 )
+
+
+def test_the_softmax_is_tied_to_the_targets_own_table() -> None:
+    """Of equal sizes, so that no shape tells the two tables apart."""
+    config = dataclasses.replace(TINY, source_vocab_size=TINY.vocab_size)
+    params = perturbed(config)
+    ids = np.ones((1, 3), np.int32)
+    _, softmax_vd = apply(config, params, ids, ids, method="logit_factors")
+    np.testing.assert_array_equal(softmax_vd, params["target_embed"])
+    assert not np.array_equal(params["target_embed"], params["source_embed"])
 
 
 @variants

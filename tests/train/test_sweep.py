@@ -364,6 +364,16 @@ def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_run_whose_worker_has_ended_does_not_start() -> None:
+    """Its parent is then another process, and not always process 1: under a subreaper it is that."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    command = [sys.executable, "train/sweep/lifeline.py", str(ended.pid), "echo", "started"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
     assert summary([]) == {}
