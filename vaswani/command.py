@@ -37,7 +37,7 @@ _LESS = (
 )
 _GROUPS = {  # what --help writes above the flags of a file that several commands share
     "vaswani.infer.options": "The run and its decoding",
-    "vaswani.run.changes": "The run and its decoding",
+    "vaswani.run.unchanged": "The run and its decoding",
     "vaswani.run.connect": "Several processes",
 }
 _SINGLE = ("string", "string enum", "comma separated list of strings")  # absl's names of flags that have one value
