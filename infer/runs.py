@@ -24,10 +24,10 @@ from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
 from vaswani.run.averaging import check_began, load_choice, named_steps
 from vaswani.run.builtin import run_folder
-from vaswani.run.changes import check_unchanged
 from vaswani.run.config import SPLITS, read_config
 from vaswani.run.distributed import check_same_params
 from vaswani.run.parameters import count_parameters, named_shapes
+from vaswani.run.unchanged import check_unchanged
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tasks.task import Task
 
@@ -64,7 +64,7 @@ def open_run(
     Raises:
       UserError: the folder is not a run's, or one of another task (None: any); it has no such checkpoint, or the
         checkpoint is damaged or another model's; or its config or tokenizer was changed after its training, unless
-        `accept_changes` (`run.changes`).
+        `accept_changes` (`run.unchanged`).
     """
     workdir = run_folder("workdir", workdir)
     config = read_config(workdir)

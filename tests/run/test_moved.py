@@ -5,7 +5,7 @@ from typing import Any
 
 from vaswani.data.lines import file_digest
 from vaswani.run.folder import record_launch
-from vaswani.run.moved import has_same_content
+from vaswani.run.unchanged import has_same_content
 
 
 def test_the_same_name_with_other_bytes_is_another_corpus(tmp_path: Path) -> None:
