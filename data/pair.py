@@ -30,6 +30,7 @@ class Pair(Tokenizer):
         self.source_vocab_size = source.vocab_size
         same_units = source.units == target.units
         self.units = source.units if same_units else f"{source.units},{target.units}"
+        self.source_end = source.source_end
         self.joiner = target.joiner
         self.lowercase = source.lowercase
         self.normalisation = source.normalisation

@@ -55,7 +55,7 @@ KNOWN_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
 
 
 class ScoredPairs(NamedTuple):
-    """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
+    """Ids of sources as the model reads them, of targets with EOS, and our log-probability of each of the latter."""
 
     sources: list[list[int]]
     targets: list[list[int]]
@@ -139,7 +139,7 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     for source, target in pairs:
         source_ids = tokenizer.encode(source)[: longest - 1]
         target_ids = tokenizer.target.encode(target)[: longest - 1]
-        sources.append([*source_ids, EOS])
+        sources.append([*source_ids, *tokenizer.source_end])
         targets.append([*target_ids, EOS])
 
     width = max(map(len, sources + targets))

@@ -6,9 +6,8 @@ from typing import Any
 
 import ctranslate2
 import jax
-import jax.numpy as jnp
 import numpy as np
-from ctranslate2.specs import common_spec, transformer_spec
+from ctranslate2.specs import transformer_spec
 
 from vaswani.data.pair import Pair
 from vaswani.errors import UserError
@@ -26,13 +25,11 @@ from vaswani.infer.convert.check import (
     scored_pairs,
     stopping_note,
 )
+from vaswani.infer.convert.ctranslate2_names import ACTIVATIONS, POSITION_ROWS, TABLE, alibi_table, our_sinusoids
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.translator import MAX_INPUT
-from vaswani.model.config import ACTIVATIONS, ModelConfig
-from vaswani.model.positions import alibi_slopes, sinusoids
+from vaswani.model.config import ModelConfig
 from vaswani.run.parameters import named
 
-POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
 # Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.
 TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.3, "int16": 0.1, "int8": 1.0}
 COMPUTE = {"int16": "int16", "int8": "int8"}
@@ -40,28 +37,6 @@ COMPUTE = {"int16": "int16", "int8": "int8"}
 # processor is not Intel's.
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
 _POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-_TABLE = """
-{side}/layer_{n}/self_attention/linear_0/weight           {side}/layer_{n}/self_attention/wq+wk+wv  3hk d
-{side}/layer_{n}/self_attention/linear_0/bias             {side}/layer_{n}/self_attention/bq+bk+bv  3hk
-{side}/layer_{n}/self_attention/linear_1/weight           {side}/layer_{n}/self_attention/wo        d he
-{side}/layer_{n}/self_attention/linear_1/bias             {side}/layer_{n}/self_attention/bo        d
-decoder/layer_{n}/attention/linear_0/weight               decoder/layer_{n}/cross_attention/wq      hk d
-decoder/layer_{n}/attention/linear_0/bias                 decoder/layer_{n}/cross_attention/bq      hk
-decoder/layer_{n}/attention/linear_1/weight               decoder/layer_{n}/cross_attention/wk+wv   2hk d
-decoder/layer_{n}/attention/linear_1/bias                 decoder/layer_{n}/cross_attention/bk+bv   2hk
-decoder/layer_{n}/attention/linear_2/weight               decoder/layer_{n}/cross_attention/wo      d he
-decoder/layer_{n}/attention/linear_2/bias                 decoder/layer_{n}/cross_attention/bo      d
-{side}/layer_{n}/ffn/linear_0/weight                      {side}/layer_{n}/feed_forward/w1          f d
-{side}/layer_{n}/ffn/linear_0/bias                        {side}/layer_{n}/feed_forward/b1          f
-{side}/layer_{n}/ffn/linear_1/weight                      {side}/layer_{n}/feed_forward/w2          d f
-{side}/layer_{n}/ffn/linear_1/bias                        {side}/layer_{n}/feed_forward/b2          d
-{side}/layer_{n}/self_attention/layer_norm/{gamma,beta}   {side}/layer_{n}/norm_1/{scale,bias}      d
-encoder/layer_{n}/ffn/layer_norm/{gamma,beta}             encoder/layer_{n}/norm_2/{scale,bias}     d
-decoder/layer_{n}/attention/layer_norm/{gamma,beta}       decoder/layer_{n}/norm_2/{scale,bias}     d
-decoder/layer_{n}/ffn/layer_norm/{gamma,beta}             decoder/layer_{n}/norm_3/{scale,bias}     d
-{side}/layer_norm/{gamma,beta}                            {side}/final_norm/{scale,bias}            d
-"""
 README = """A CTranslate2 model ({quantization}) and its sentencepiece model{models}.
 
     import ctranslate2, sentencepiece
@@ -193,7 +168,7 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
     """Returns the model of writable float32 arrays `params`, without vocabulary."""
     shape: dict[str, Any] = {
         "pre_norm": config.norm == "pre",
-        "activation": getattr(common_spec.Activation, _ACTIVATIONS[config.activation]),
+        "activation": ACTIVATIONS.index(config.activation),
         "relative_attention_bias": config.positions == "alibi",
         "head_dim": max(config.d_k, config.d_v),
         "rotary_dim": config.d_k if config.positions == "rope" else None,
@@ -203,41 +178,38 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
         transformer_spec.TransformerEncoderSpec(encoder_depth, config.h, **shape),
         transformer_spec.TransformerDecoderSpec(decoder_depth, config.h, **shape),
     )
-    source_table, target_table, softmax_table = config.tables
-    spec.encoder.embeddings[0].weight = params[source_table]
-    spec.decoder.embeddings.weight = params[target_table]
-    spec.decoder.projection.weight = params[softmax_table].copy()
-    if config.output_bias:
-        spec.decoder.projection.bias = params["output_bias"]
-    for stack, side, name in ((spec.encoder, "encoder", "source"), (spec.decoder, "decoder", "target")):
+    for stack, causal in ((spec.encoder, False), (spec.decoder, True)):
         stack.scale_embeddings = config.scale_embeddings
-        if config.positions not in ("alibi", "rope"):
-            stack.position_encodings.encodings = _position_table(config, params.get(f"{name}_positions"))
         for layer in stack.layer:
             layer.self_attention.queries_scale = float(config.d_k**-0.5)
             if config.positions == "alibi":
-                layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=side == "decoder")
+                layer.self_attention.relative_attention_bias = alibi_table(config.h, POSITION_ROWS, causal=causal)
                 layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
-            if side == "decoder":
+            if causal:
                 layer.attention.queries_scale = float(config.d_k**-0.5)
-    for name, array in _stacks(config, named(params)).items():
+    for name, array in _their_weights(config, named(params)).items():
         _set(spec, name, array)
     return spec
 
 
-def _stacks(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the parameters of both stacks by their names there.
+def _their_weights(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the parameters by their names there.
 
     Heads have one width there: the narrower of d_k and d_v is padded with zeros.
     """
+    names = zip(("source_embed", "target_embed", "softmax"), config.tables, strict=True)
+    params = params | {name: params[ours] for name, ours in names}
+    if config.positions not in ("alibi", "rope"):
+        for name in ("source_positions", "target_positions"):
+            params.setdefault(name, _position_table(config))
     width = max(config.d_k, config.d_v)
     sizes = table.sizes_of(config) | {"k": width, "e": width}
-    rows = [row for row in table.rows(_TABLE, max(config.depths)) if row.paths[0] in params]
+    rows = [row for row in table.rows(TABLE, max(config.depths)) if row.paths[0] in params]
     padded = {}
     for path in itertools.chain.from_iterable(row.paths for row in rows):
         letters = table.AXES[path.rpartition("/")[2]]
         axes = zip(letters, params[path].shape, strict=True)
-        padded[path] = np.pad(params[path], [(0, sizes[letter] - size) for letter, size in axes])
+        padded[path] = np.pad(params[path], [(0, sizes.get(letter, size) - size) for letter, size in axes])
     return table.write(padded, rows, sizes)
 
 
@@ -250,21 +222,8 @@ def _set(spec: Any, name: str, array: np.ndarray) -> None:
     setattr(spec, last, array)
 
 
-def _position_table(config: ModelConfig, learned_ld: np.ndarray | None) -> np.ndarray:
+def _position_table(config: ModelConfig) -> np.ndarray:
     """Returns what is added at each position; without any, CTranslate2 would add sinusoids of its own."""
-    if learned_ld is not None:
-        return learned_ld
     if config.positions == "none":
         return np.zeros((POSITION_ROWS, config.d_model), np.float32)
-    return np.array(sinusoids(jnp.arange(POSITION_ROWS)[None], config.d_model)[0])
-
-
-def _alibi_table(h: int, *, causal: bool) -> np.ndarray:
-    """Returns ALiBi as T5's biases, whose first buckets are single distances.
-
-    There are 2 POSITION_ROWS buckets for keys before the query, of which the upper half, never reached, are wider ones,
-    and in the encoder as many for keys after it.
-    """
-    near = -np.arange(POSITION_ROWS)[:, None] * alibi_slopes(h)[None]
-    one_way = np.concatenate([near, np.repeat(near[-1:], POSITION_ROWS, 0)]).astype(np.float32)
-    return one_way if causal else np.concatenate([one_way, one_way])
+    return our_sinusoids(POSITION_ROWS, config.d_model)
