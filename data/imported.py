@@ -117,6 +117,7 @@ class Marian(Listed):
             raise UserError(f"{name}: one of its sentencepiece models is damaged") from error
         if not all(models):
             raise UserError(f"{name}: one of its sentencepiece models is empty")
+        self.models = models  # the files, of the source and of the target
         self._processor = self._sides[0]
         self.normalisation = normalisation_of(self)
 

@@ -45,6 +45,9 @@ class Pair(Tokenizer):
     def encode(self, text: str) -> list[int]:
         return self.source.encode(text)
 
+    def is_blank(self, text: str) -> bool:
+        return self.source.is_blank(text)
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return self.source.encode_batch(texts)
 

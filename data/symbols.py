@@ -146,6 +146,11 @@ class Symbols(Listed):
         """Returns the string that `decode(encode(text))` gives if all symbols of the text, a target, are known."""
         return self._text(_split(text, self._unit))
 
+    def is_blank(self, text: str) -> bool:
+        """Returns whether nothing is to be translated; an invisible character may be a word of the vocabulary."""
+        has_word = self._unit == "words" and any(word in self._ids for word in text.split())
+        return super().is_blank(text) and not has_word
+
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(symbol, UNK) for symbol in _split(text, self._unit)]
 

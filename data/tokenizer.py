@@ -23,6 +23,7 @@ from typing import SupportsIndex
 
 import sentencepiece
 
+from vaswani.data.lines import is_blank
 from vaswani.errors import UserError
 from vaswani.files import as_path, write_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
@@ -182,6 +183,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""
         return self._processor.encode(encodable(text))
+
+    def is_blank(self, text: str) -> bool:
+        """Returns whether nothing in a source is to be translated: it is white space and invisible characters."""
+        return is_blank(text)
 
     def source_ids(self, text: str) -> list[int]:
         """Returns the ids of a source as the model reads it: the subwords of `text`, and EOS (see `source_end`)."""

@@ -102,8 +102,10 @@ def lengths(config: ModelConfig) -> dict[str, object]:
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
 
-def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) -> None:
-    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write.
+def check_tokenizer(
+    engine: str, model_run: Run, *, may_be_two: bool = False, kinds: Sequence[type[Tokenizer]] = (Tokenizer,)
+) -> None:
+    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, or another of these `kinds`.
 
     It may be two of them, the source's and the target's, of a format that holds a vocabulary for each.
     """
@@ -114,7 +116,7 @@ def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) ->
             " ctranslate2 or safetensors"
         )
     sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer,)
-    if any(type(side) is not Tokenizer for side in sides):
+    if any(type(side) not in kinds for side in sides):
         raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
 
 

@@ -9,9 +9,13 @@ import jax
 import numpy as np
 from ctranslate2.specs import transformer_spec
 
+from vaswani.data.imported import Marian
 from vaswani.data.pair import Pair
+from vaswani.data.symbols import Symbols
+from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import write_text
+from vaswani.files import write_bytes, write_text
+from vaswani.ids import EOS
 from vaswani.infer.convert import table
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
@@ -37,17 +41,16 @@ COMPUTE = {"int16": "int16", "int8": "int8"}
 # processor is not Intel's.
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
 _POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
-README = """A CTranslate2 model ({quantization}) and its sentencepiece model{models}.
+README = """A CTranslate2 model ({quantization}) {subwords}.
 
-    import ctranslate2, sentencepiece
-    pieces = sentencepiece.SentencePieceProcessor(model_file="{source}")
+    import ctranslate2{pieces}
     translator = ctranslate2.Translator(".", device="cpu", compute_type="{compute}")  # or device="cuda"
     lines = ["A sentence.", "Another one."]
     found = translator.translate_batch(
-        pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
+        {encoded}, beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
         max_input_length=0, min_decoding_length=0, suppress_sequences=[["<pad>"], ["<s>"]],
     )
-    {written}print([pieces.decode(one.hypotheses[0]) for one in found])
+    {target_pieces}print([{decoded} for one in found])
 
 What differs from the code that trained it:
 
@@ -78,20 +81,16 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
         )
     spec = specification(config, jax.tree.map(np.array, model_run.params))
     tokenizer = model_run.tokenizer
-    source = tokenizer.source if isinstance(tokenizer, Pair) else tokenizer
+    source, target = _sides(tokenizer)
     spec.register_source_vocabulary(named_pieces(source))
-    spec.register_target_vocabulary(named_pieces(tokenizer.target))
+    spec.register_target_vocabulary(named_pieces(target))
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.decoder_start_token = "<s>"
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = tokenizer.source_end == (EOS,)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-    names = ("tokenizer.model", "tokenizer.model")
-    if isinstance(tokenizer, Pair):
-        names = ("source.model", "target.model")
-    source.save(folder / names[0])
-    tokenizer.target.save(folder / names[1])
+    names = _write_subwords(tokenizer, folder)
     _write_readme(model_run, folder, quantization, compute, names)
     sentences = scored_pairs(model_run)
     written = log_probs(model_run, folder, compute, sentences)
@@ -116,24 +115,46 @@ def _check_held(model_run: Run) -> None:
         "tie_embeddings": either,
     }
     check_holds("CTranslate2", config, held)
-    check_tokenizer("CTranslate2", model_run, may_be_two=True)
+    check_tokenizer("CTranslate2", model_run, may_be_two=True, kinds=(Tokenizer, Marian, Symbols))
+    if any(isinstance(side, Symbols) and side.units != "words" for side in _sides(model_run.tokenizer)):
+        raise UserError(f"{model_run.workdir}: data.units is not words on both sides, which CTranslate2 exports need")
 
 
-def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, str]) -> None:
-    """Writes how to load and use the model; `names` are those of the files of source and target subwords."""
+def _sides(tokenizer: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
+    """Returns the tokenizers of the source and of the target, which have a vocabulary each or the same one."""
+    return (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer, tokenizer)
+
+
+def _write_subwords(tokenizer: Tokenizer, folder: Path) -> tuple[str, ...]:
+    """Writes the sentencepiece models of source and target, or one of both; returns their names, none for words."""
+    contents = []
+    for number, side in enumerate(_sides(tokenizer)):
+        if isinstance(side, Symbols):
+            return ()
+        contents.append(side.models[number] if isinstance(side, Marian) else side.content)
+    names = ("source.model", "target.model") if contents[0] != contents[1] else ("tokenizer.model",)
+    for name, content in zip(names, contents, strict=False):
+        write_bytes(folder / name, content)
+    return names
+
+
+def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, ...]) -> None:
+    """Writes how to load and use the model; `names` are those of the sentencepiece models."""
     config = model_run.model_config
     decode = model_run.config.decode
     rows = config.encoding.limit or POSITION_ROWS
-    source, target = names
-    models = ", which is that of both languages"
-    written = ""
-    if source != target:
-        models = "s, one of each language"
-        written = f'pieces = sentencepiece.SentencePieceProcessor(model_file="{target}")\n    '
+    subwords = "of words, which blanks separate"
+    if names:
+        subwords = "and its sentencepiece models, one of each language"
+    if len(names) == 1:
+        subwords = "and its sentencepiece model, which is that of both languages"
+    load = [f'pieces = sentencepiece.SentencePieceProcessor(model_file="{name}")\n    ' for name in names]
     text = README.format(
-        models=models,
-        source=source,
-        written=written,
+        subwords=subwords,
+        pieces=f", sentencepiece\n    {load[0].rstrip()}" if load else "",
+        target_pieces=load[1] if len(load) == 2 else "",
+        encoded="pieces.encode(lines, out_type=str)" if load else "[line.split() for line in lines]",
+        decoded="pieces.decode(one.hypotheses[0])" if load else '" ".join(one.hypotheses[0])',
         quantization=quantization,
         compute=compute,
         beam=decode.beam,
@@ -159,7 +180,7 @@ def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
     tokenizer = model_run.tokenizer
-    sources = [tokenizer.pieces(ids[:-1]) for ids in sentences.sources]
+    sources = [tokenizer.pieces(ids[: len(ids) - len(tokenizer.source_end)]) for ids in sentences.sources]
     targets = [tokenizer.target.pieces(ids[:-1]) for ids in sentences.targets]
     return [result.log_probs for result in translator.score_batch(sources, targets)]
 

@@ -37,7 +37,8 @@ class Settings:
         self._path = path
         self._values: dict[str, Any] = {}
         for name, array in variables.items():
-            if array.ndim == 0 and not name.endswith(SCALE):
+            is_of_weight = name.endswith(SCALE) and name.removesuffix(SCALE) in variables
+            if array.ndim == 0 and not is_of_weight:
                 self._values[name] = array.item()
         self._asked = set(_IGNORED)
 

@@ -18,7 +18,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from vaswani.data.length_batches import LengthBatch, length_batches
-from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import STAND_IN, Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import UNK
@@ -198,7 +197,7 @@ class Translator:
         Raises:
           UserError: there are several, and the line `must_be_whole`.
         """
-        if is_blank(text):
+        if self.tokenizer.is_blank(text):
             return []
         pieces = [ids for ids in self._cut(text) if ids]
         if len(pieces) <= 1:
