@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.ids import BOS, EOS
+from vaswani.ids import BOS
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.scores.forced import forced_batches
 from vaswani.model.transformer import Transformer
@@ -63,7 +63,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     model = Transformer(model_run.model_config)
     source_ids = [tokenizer.encode(source) for source, _ in pairs]
     target_ids = [tokenizer.target.encode(target) for _, target in pairs]
-    sources = [[*ids, EOS] for ids in source_ids]
+    sources = [[*ids, *tokenizer.source_end] for ids in source_ids]
     targets = [[BOS, *ids] for ids in target_ids]
 
     @jax.jit

@@ -82,7 +82,7 @@ def attention_maps(
       UserError: the model's mixer has no weights.
       ValueError: a sentence is longer than the model's learned positions.
     """
-    source_ids = [*tokenizer.encode(source), EOS]
+    source_ids = tokenizer.source_ids(source)
     predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     maps = _weights(config, translation_model(config), params, source_ids, input_ids)

@@ -55,7 +55,7 @@ KNOWN_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
 
 
 class ScoredPairs(NamedTuple):
-    """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
+    """Ids of sources as the model reads them, of targets with EOS, and our log-probability of each of the latter."""
 
     sources: list[list[int]]
     targets: list[list[int]]
@@ -102,8 +102,10 @@ def lengths(config: ModelConfig) -> dict[str, object]:
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
 
-def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) -> None:
-    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write.
+def check_tokenizer(
+    engine: str, model_run: Run, *, may_be_two: bool = False, kinds: Sequence[type[Tokenizer]] = (Tokenizer,)
+) -> None:
+    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, or another of these `kinds`.
 
     It may be two of them, the source's and the target's, of a format that holds a vocabulary for each.
     """
@@ -114,7 +116,7 @@ def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) ->
             " ctranslate2 or safetensors"
         )
     sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer,)
-    if any(type(side) is not Tokenizer for side in sides):
+    if any(type(side) not in kinds for side in sides):
         raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
 
 
@@ -139,7 +141,7 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     for source, target in pairs:
         source_ids = tokenizer.encode(source)[: longest - 1]
         target_ids = tokenizer.target.encode(target)[: longest - 1]
-        sources.append([*source_ids, EOS])
+        sources.append([*source_ids, *tokenizer.source_end])
         targets.append([*target_ids, EOS])
 
     width = max(map(len, sources + targets))

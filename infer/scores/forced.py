@@ -105,7 +105,7 @@ def line_sums(
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
-    source_ids = [[*tokenizer.encode(text), EOS] for text in sources]
+    source_ids = [tokenizer.source_ids(text) for text in sources]
     target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
     mesh = data_mesh()
     placed = place_params(mesh, params)

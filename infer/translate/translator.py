@@ -18,10 +18,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from vaswani.data.length_batches import LengthBatch, length_batches
-from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import STAND_IN, Tokenizer
 from vaswani.errors import UserError, note
-from vaswani.ids import EOS, UNK
+from vaswani.ids import UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
 from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
@@ -76,7 +75,7 @@ class Translation(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A line, or a piece of one that is too long, as the model reads it: subwords and EOS. `line` is its number."""
+    """A line, or a piece of one that is too long, as the model reads it, mostly with EOS. `line` is its number."""
 
     line: int
     ids: list[int]
@@ -174,7 +173,7 @@ class Translator:
         rows: list[_Row] = []
         for line, text in enumerate(texts, first_line):
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
-            rows += [_Row(line, [*ids, EOS]) for ids in pieces]
+            rows += [_Row(line, [*ids, *self.tokenizer.source_end]) for ids in pieces]
 
         # The parameters once, where the mesh has them; then all rows, by length.
         with jax.set_mesh(self._mesh):
@@ -200,7 +199,7 @@ class Translator:
         Raises:
           UserError: there are several, and the line `must_be_whole`.
         """
-        if is_blank(text):
+        if self.tokenizer.is_blank(text):
             return []
         sentences = source_sentences(self.tokenizer, text) if self.split_sentences else [text]
         pieces = [ids for sentence in sentences for ids in self._cut(sentence) if ids]
