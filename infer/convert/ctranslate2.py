@@ -16,7 +16,6 @@ from vaswani.files import write_text
 from vaswani.infer.convert import table
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
-    KNOWN_POSITIONS,
     ScoredPairs,
     check_holds,
     check_tokenizer,
@@ -28,7 +27,7 @@ from vaswani.infer.convert.check import (
 )
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.translator import MAX_INPUT
-from vaswani.model.config import ACTIVATIONS, ModelConfig
+from vaswani.model.config import ModelConfig
 from vaswani.model.positions import alibi_slopes, sinusoids
 from vaswani.run.parameters import named
 
@@ -39,7 +38,7 @@ COMPUTE = {"int16": "int16", "int8": "int8"}
 # Without VNNI oneDNN adds products of two bytes in 16 bits, which they may exceed; CTranslate2 takes it wherever the
 # processor is not Intel's.
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
-_POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
+_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 _TABLE = """
 {side}/layer_{n}/self_attention/linear_0/weight           {side}/layer_{n}/self_attention/wq+wk+wv  3hk d
@@ -131,7 +130,7 @@ def _check_held(model_run: Run) -> None:
     held = {
         "positions": _POSITIONS,
         "norm": KNOWN_NORMS,
-        "activation": ACTIVATIONS,
+        "activation": tuple(_ACTIVATIONS),
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": (config.d_k,),
         "d_v": (config.d_v,),
@@ -148,7 +147,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str,
     """Writes how to load and use the model; `names` are those of the files of source and target subwords."""
     config = model_run.model_config
     decode = model_run.config.decode
-    rows = config.encoding.limit or POSITION_ROWS
+    rows = config.limit or POSITION_ROWS
     source, target = names
     models = ", which is that of both languages"
     written = ""
