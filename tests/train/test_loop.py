@@ -243,7 +243,7 @@ def test_a_wrong_value_is_named(key: str, value: object, message: str) -> None:
         (
             "model.cell",
             "gru",
-            {"task": "recurrent_translation", "model.recurrent": "dot"},
+            {"task": "recurrent_translation", "model.recurrent": "dot", "model.positions": "none"},
             "=gru needs model.recurrent to be fixed, additive or dot; it is",
         ),
         ("decode.checkpoint", "ema", {"optim.ema": 0.9}, "=ema needs optim.ema to be above 0; it is 0.0"),
@@ -269,7 +269,7 @@ def test_ademamix_needs_a_fast_mean() -> None:
 
 def test_muon_needs_hidden_matrices() -> None:
     cfg = default()
-    cfg.task, cfg.model.recurrent = "recurrent_translation", "dot"
+    cfg.task, cfg.model.recurrent, cfg.model.positions = "recurrent_translation", "dot", "none"
     check(cfg, default())
     cfg.optim.name = "muon"
     message = r"optim\.name=muon needs model\.recurrent to be none; it is 'dot': there are none of the matrices"
