@@ -79,7 +79,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
         weights_nbhts = jax.block_until_ready(cross_attention(params, source_bs, target_bt))
         return np.asarray(weights_nbhts[layer].mean(1))
 
-    limit = model_run.model_config.encoding.limit
+    limit = model_run.model_config.limit
     batches = forced_batches(mean_over_heads, sources, targets, width=WIDTH, tokens=TOKENS, limit=limit)
     links: list[list[tuple[int, int]]] = [[] for _ in pairs]
     done = 0

@@ -49,9 +49,7 @@ PAIRS = (
 )
 LONGEST = 100  # subwords of a checked sentence
 
-# What formats know of these fields of `ModelConfig`.
-KNOWN_NORMS = ("post", "pre")
-KNOWN_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
+KNOWN_NORMS = ("post", "pre")  # what formats know of `model.norm`
 
 
 class ScoredPairs(NamedTuple):
@@ -97,7 +95,7 @@ def widths_and_switches(config: ModelConfig) -> dict[str, Container]:
 
 def lengths(config: ModelConfig) -> dict[str, object]:
     """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
-    limit = config.encoding.limit
+    limit = config.limit
     allowed = f"of at most {limit} subwords" if limit else "of any length"
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
@@ -128,7 +126,7 @@ def named_pieces(tokenizer: Tokenizer) -> list[str]:
 def scored_pairs(model_run: Run) -> ScoredPairs:
     """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
-    longest = min(LONGEST, config.encoding.limit or LONGEST)
+    longest = min(LONGEST, config.limit or LONGEST)
     try:
         corpus = open_corpus(model_run.config.data.valid)
         pairs = list(islice(corpus.pairs(), SENTENCES))

@@ -19,7 +19,6 @@ from vaswani.ids import EOS
 from vaswani.infer.convert import table
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
-    KNOWN_POSITIONS,
     ScoredPairs,
     check_holds,
     check_tokenizer,
@@ -40,7 +39,7 @@ COMPUTE = {"int16": "int16", "int8": "int8"}
 # Without VNNI oneDNN adds products of two bytes in 16 bits, which they may exceed; CTranslate2 takes it wherever the
 # processor is not Intel's.
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
-_POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
+_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
 README = """A CTranslate2 model ({quantization}) {subwords}.
 
     import ctranslate2{pieces}
@@ -105,7 +104,7 @@ def _check_held(model_run: Run) -> None:
     held = {
         "positions": _POSITIONS,
         "norm": KNOWN_NORMS,
-        "activation": ACTIVATIONS,
+        "activation": tuple(filter(None, ACTIVATIONS)),
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": (config.d_k,),
         "d_v": (config.d_v,),
@@ -142,7 +141,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str,
     """Writes how to load and use the model; `names` are those of the sentencepiece models."""
     config = model_run.model_config
     decode = model_run.config.decode
-    rows = config.encoding.limit or POSITION_ROWS
+    rows = config.limit or POSITION_ROWS
     subwords = "of words, which blanks separate"
     if names:
         subwords = "and its sentencepiece models, one of each language"

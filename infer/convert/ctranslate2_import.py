@@ -89,7 +89,8 @@ def read(folder: Path, subwords: str = "") -> Imported:
     file = _renamed(read_file(path))
     if file.specification not in _HEADS:
         raise UserError(
-            f"{path}: its kind is {format_value(file.specification)}; only encoder-decoders of text, TransformerSpec, are read"
+            f"{path}: its kind is {format_value(file.specification)}; only encoder-decoders of text, TransformerSpec, "
+            "are read"
         )
     opened = Opened.of(path, file.variables)
     description = _description(folder, opened)

@@ -84,7 +84,7 @@ def check_lengths(
 
 def _limit(configs: Sequence[CommonConfig]) -> int | None:
     """Returns the learned positions that all of the models have; None if they have no such limit."""
-    return min((config.encoding.limit for config in configs if config.encoding.limit), default=None)
+    return min((config.limit for config in configs if config.limit), default=None)
 
 
 def line_sums(

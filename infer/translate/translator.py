@@ -86,7 +86,7 @@ NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 def row_lengths(configs: Sequence[CommonConfig], max_input: int = MAX_INPUT) -> list[int]:
     """Returns the lengths of rows, shortest first; the last is the most that `max_input` and every model allow."""
-    limits = [config.encoding.limit or max_input for config in configs]
+    limits = [config.limit or max_input for config in configs]
     longest = min(max_input, *limits)
     powers = [SHORTEST_ROW << n for n in range(longest.bit_length())]
     return [*(length for length in powers if length < longest), longest]
@@ -132,7 +132,7 @@ class Translator:
         self._batch_tokens = tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         on_one_cpu = self._mesh.size == 1 and platform == "cpu"
         self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
-        limits = [config.encoding.limit for config in configs if config.encoding.limit]
+        limits = [config.limit for config in configs if config.limit]
         self._positions = min(limits, default=None)  # of the shortest table of learned positions
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]

@@ -332,18 +332,21 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
         (
             {"mixer": "recurrent", "positions": "alibi"},
-            "does not use relative positions such as 'alibi'; set model.positions",
+            "model.mixer=recurrent needs model.positions to be sinusoidal, learned or none; it is 'alibi'",
         ),
         (
             {"mixer": "recurrent", "d_model": 15, "positions": "none"},
-            "needs an even model.d_model, half for each direction; 15 is odd",
+            "model.mixer=recurrent needs model.d_model to be even; it is 15: each direction has half",
         ),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
-        ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
+        (
+            {"mixer": "linear", "positions": "rope"},
+            "model.mixer=linear needs model.positions to be sinusoidal, learned or none; it is 'rope'",
+        ),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         (
             {"mixer": "restricted", "attention_impl": "splash"},
-            "has no kernel and no chunks; set model.attention_impl=einsum",
+            "model.attention_impl=splash needs model.mixer to be attention; it is 'restricted'",
         ),
     ],
 )

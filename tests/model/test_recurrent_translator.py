@@ -304,18 +304,21 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "translation"}, "model.recurrent is 'dot'; it must be fixed, additive or dot for task recurrent_tr"),
-        ({"model.recurrent": "none"}, "model.recurrent is 'none'; it must be fixed, additive or dot for task"),
-        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of fixed, additive, dot"),
+        ({"task": "translation"}, "model.recurrent=dot needs task to be recurrent_translation; it is 'translation'"),
+        (
+            {"model.recurrent": "none"},
+            "task=recurrent_translation needs model.recurrent to be fixed, additive or dot; it is",
+        ),
+        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of none, fixed, additive, dot"),
         ({"model.cell": "rnn"}, "model.cell is 'rnn'; it must be one of lstm, gru"),
-        ({"model.positions": "rope"}, "model.recurrent='dot' has no positions; set model.positions=none, not 'rope'"),
-        ({"model.mixer": "recurrent"}, "model.recurrent='dot' does not use model.mixer, which is 'recurrent'; leave"),
-        ({"model.scan_layers": True}, "model.recurrent='dot' does not use model.scan_layers, which is True; leave it"),
+        ({"model.positions": "rope"}, "model.recurrent=dot needs model.positions to be none; it is 'rope'"),
+        ({"model.mixer": "recurrent"}, "model.recurrent=dot needs model.mixer to be 'attention'; it is 'recurrent'"),
+        ({"model.scan_layers": True}, "model.recurrent=dot needs model.scan_layers to be False; it is True: "),
         (
             {"model.norm_epsilon": 1e-3},
-            "model.recurrent='dot' does not use model.norm_epsilon, which is 0.001; leave it",
+            "model.recurrent=dot needs model.norm_epsilon to be 1e-06; it is 0.001: recurrent networks would ignore it",
         ),
-        ({"model.d_model": 33}, "model.recurrent='dot' needs an even model.d_model, half for each direction; 33 is"),
+        ({"model.d_model": 33}, "model.recurrent=dot needs model.d_model to be even; it is 33"),
     ],
     ids=str,
 )

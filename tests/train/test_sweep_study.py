@@ -439,7 +439,7 @@ def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> N
 
     def picky(trial: Any) -> dict[str, Any]:
         if next(refused):
-            raise UserError("config: optim.weight_decay is 0.02; it must be 0 with optim.name=adam")
+            raise UserError("config: optim.weight_decay=0.02 needs optim.name to be adamw; it is adam")
         return suggest(trial)
 
     try_out(picky)
