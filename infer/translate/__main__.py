@@ -180,12 +180,11 @@ def define_sampling_flags() -> None:
 
 def main(options: Any) -> None:
     """Translates standard input with a run, or with an ensemble of runs."""
-    import jax
-
     from vaswani.infer.runs import as_one, open_runs
     from vaswani.infer.translate.explain import explained
     from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
     from vaswani.infer.translate.translator import Translator
+    from vaswani.run.sharding import data_mesh, place_params
 
     runs = open_runs(options.workdir, options.checkpoint)
     sampling = None
@@ -195,7 +194,7 @@ def main(options: Any) -> None:
     chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
 
     model_config, params = as_one(runs)
-    params = jax.device_put(params)
+    params = place_params(data_mesh(), params)
     tokenizer = runs[0].tokenizer
     translator = Translator(
         model_config,

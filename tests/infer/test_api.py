@@ -20,6 +20,7 @@ from vaswani.infer.api import LoadedRun
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.scores import bleu
 from vaswani.infer.translate.translator import translate_one
+from vaswani.run.sharding import data_mesh
 
 SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 
@@ -236,7 +237,7 @@ def test_the_readme_shows_the_documented_example() -> None:
 
 
 def test_parameters_are_on_the_device_before_the_first_call(model: LoadedRun) -> None:
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model.run.params))
+    assert all(leaf.sharding.mesh == data_mesh() for leaf in jax.tree.leaves(model.run.params))
 
 
 def test_the_language_of_the_corpus_may_name_a_country(model: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:
