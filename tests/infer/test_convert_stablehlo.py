@@ -1,6 +1,6 @@
 """The exported functions run, for any sizes, in a process that imports none of our code.
 
-Skipped without safetensors and flatbuffers, see tests/extras.py.
+Skipped without flatbuffers, see tests/extras.py.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.extras import flatbuffers, safetensors  # noqa: F401 - without them this file is skipped
+from tests.extras import flatbuffers  # noqa: F401 - without it this file is skipped
 
 # isort: split
 from tests.tiny import random_run

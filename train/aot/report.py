@@ -41,7 +41,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
     planned, rows, length = shapes[len(shapes) // 2]
-    _check_limit(config.encoding.limit, longest)
+    _check_limit(config.limit, longest)
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,

@@ -11,8 +11,11 @@ from vaswani.train.table import Table, setting, spread
 
 DIGITS = {"BLEU": 2, "chrF": 2, "F1": 2, "accuracy": 4, "nll": 4, "perplexity": 3}
 # What tells two evaluations of a run apart; a column each, where that is not the same in all rows.
-_CONDITIONS = ("split", "data", "checkpoint", "members", "beam", "alpha", "extra_length", "length_penalty", "stopping")
-_CONDITIONS += ("row",)
+_CONDITIONS = (
+    *("split", "data", "checkpoint", "members"),
+    *("beam", "alpha", "extra_length", "length_penalty", "stopping"),
+    "row",
+)
 
 
 class Scores(NamedTuple):

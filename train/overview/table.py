@@ -119,7 +119,7 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
             raise UserError(run.problem)
     results = zip(_RESULTS, _reached(one), _reached(other), strict=True)
     rows = [*results, *score_rows(one, other)]
-    differing = [row for row in rows if row[1] != row[2]]
+    differing: list[tuple[str, ...]] = [row for row in rows if row[1] != row[2]]
     for key in differing_keys([one, other]):
         values = one.config[key], other.config[key]
         first, second = map(setting, values)

@@ -117,7 +117,9 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     made: list[Update] = []
     found: list[dict[str, Any]] = []
     clock = Clock()
-    make, validate, save = program.make_train_step, loop.validate, Checkpoints.save
+    compiled_in: Any = program
+    validated_in: Any = loop
+    make, validate, save = compiled_in.make_train_step, validated_in.validate, Checkpoints.save
 
     def make_update(*arguments: Any) -> Any:
         made.append(Update(make(*arguments)))
@@ -142,8 +144,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
         _print(len(found), found[-1])
         clock = Clock()
 
-    program.make_train_step = make_update
-    loop.validate = timed_validation
+    compiled_in.make_train_step = make_update
+    validated_in.validate = timed_validation
     Checkpoints.save = timed_save  # type: ignore[method-assign, assignment]
     status = loop.train(cfg, workdir)
     if status:
