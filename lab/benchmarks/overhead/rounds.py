@@ -117,7 +117,9 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     made: list[Update] = []
     found: list[dict[str, Any]] = []
     clock = Clock()
-    make, validate, save = program.make_train_step, loop.validate, Checkpoints.save
+    compiling: Any = program
+    looping: Any = loop
+    make, validate, save = compiling.make_train_step, looping.validate, Checkpoints.save
 
     def make_update(*arguments: Any) -> Any:
         made.append(Update(make(*arguments)))
@@ -142,8 +144,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
         _print(len(found), found[-1])
         clock = Clock()
 
-    program.make_train_step = make_update
-    loop.validate = timed_validation
+    compiling.make_train_step = make_update
+    looping.validate = timed_validation
     Checkpoints.save = timed_save  # type: ignore[method-assign, assignment]
     status = loop.train(cfg, workdir)
     if status:
