@@ -1,5 +1,5 @@
 """Data: text to batches of subword ids, and back."""
 
-from vaswani.interrupt import while_starting
+from vaswani.names import refuse_short_name
 
-while_starting()
+refuse_short_name(__name__)

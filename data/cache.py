@@ -27,9 +27,9 @@ from vaswani.data.prepared import FORMAT, IDS, LENGTHS, MANIFEST, Prepared, id_t
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import expanded, sha256, write_json
+from vaswani.files import local_path, sha256, write_json
 from vaswani.ids import EOS, UNK
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 
 _CHUNK = 8_192  # pairs encoded at a time
@@ -64,7 +64,7 @@ def prepare(
     corpus = open_corpus(spec)
     cleaning = {"max_length": max_length, "max_ratio": max_ratio} if clean and not corpus.characters else None
     key = key_of(FORMAT, corpus.fingerprint, tokenizer.sha256, cleaning)
-    folder = expanded(cache, f"data.cache {cache}") / key
+    folder = local_path(cache, f"data.cache {cache}") / key
     if folder.exists():
         with contextlib.suppress(UserError):  # partial or damaged: made again below
             return _named_here(_open_cached(folder), corpus)
@@ -129,7 +129,9 @@ def _write_ids(
     counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
     unknown = 0
     lengths = bytearray()
-    end = [] if corpus.characters else [EOS]
+    # What follows the ids of each side of a pair, or those of a text.
+    target_end = [] if corpus.characters else [EOS]
+    ends = [list(tokenizer.source_end), target_end][-corpus.sides :]
     type_of_id = id_type(_most_ids(tokenizer))
     total = corpus.size()
     shown = Progress(f"preparing {named(corpus, total)}", "pairs", total=total, enabled=report)
@@ -142,13 +144,14 @@ def _write_ids(
                 if not fault:
                     kept.append(record)
             # One array of many short texts, not one of each.
-            file.write(np.array(_joined(kept, end), type_of_id).tobytes())
-            lengths_nk = np.array([[len(ids) + len(end) for ids in record] for record in kept], np.int32)
+            file.write(np.array(_joined(kept, ends), type_of_id).tobytes())
+            ended = [[len(ids) + len(end) for ids, end in zip(record, ends, strict=True)] for record in kept]
+            lengths_nk = np.array(ended, np.int32)
             lengths += lengths_nk.tobytes()
             unknown += sum(ids.count(UNK) for record in records for ids in record)
             counts["read"] += len(records)
             progress.update(counts["read"])
-        known = f", {counted(unknown, 'symbols')} unknown" if unknown else ""
+        known = f", {pluralize(unknown, 'symbols')} unknown" if unknown else ""
         progress.finish(", ".join(f"{count:,} {name}" for name, count in counts.items()) + known)
     return counts, np.frombuffer(lengths, np.int32).reshape(-1, corpus.sides)
 
@@ -160,14 +163,16 @@ def _most_ids(tokenizer: Tokenizer) -> int:
 
 def named(corpus: Corpus, count: int | None) -> str:
     """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
-    return corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({counted(count, 'records')})"
+    return (
+        corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({pluralize(count, 'records')})"
+    )
 
 
-def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:
-    """Returns the ids of all sides of all records one after another, each with `end` behind it."""
+def _joined(records: Iterable[tuple[list[int], ...]], ends: list[list[int]]) -> list[int]:
+    """Returns the ids of all sides of all records one after another, each with its side's `ends` behind it."""
     joined: list[int] = []
     for record in records:
-        for ids in record:
+        for ids, end in zip(record, ends, strict=True):
             joined += ids
             joined += end
     return joined

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import local_path
 
 Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
@@ -68,6 +68,6 @@ def digest(*parts: str) -> str:
 
 def file_named(spec: str, name: str) -> Path:
     """Returns the file of this name, or the compressed one in its place."""
-    path = expanded(name, f"corpus {spec!r}")
+    path = local_path(name, f"corpus {spec!r}")
     compressed = Path(f"{path}.gz")
     return compressed if compressed.is_file() and not path.exists() else path

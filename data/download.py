@@ -15,7 +15,7 @@ $XDG_CACHE_HOME/vaswani/corpora; the environment variable VASWANI_CORPORA names 
 the configs. No corpus is part of this repository, and each has a licence of its own.
 
 WMT14 is downloaded by data.prepare. No command downloads Tatoeba or the news corpus: nobody offers exactly the files
-that our results were trained on.
+that our results were trained on. docs/corpora.md says where other corpora are and how to split them.
 """
 
 import sys
@@ -24,7 +24,7 @@ from vaswani import command
 from vaswani.data.corpora import CORPORA, ELSEWHERE, corpus_folder
 from vaswani.data.fetch import fetch
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import local_path
 
 
 def main(argv: list[str]) -> None:
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> None:
         source = CORPORA[name]
         size = sum(file.size for file in source.files)
         print(f"{name}: {source.about}; {size / 1e6:.1f} MB; licence: {source.licence}", file=sys.stderr)
-        place = expanded(corpus_folder(name), f"{name}: {corpus_folder(name)}")
+        place = local_path(corpus_folder(name), f"{name}: {corpus_folder(name)}")
         for file in source.files:
             fetch(file, place)
         print(place)

@@ -25,8 +25,8 @@ from vaswani.data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShar
 from vaswani.data.plans import PlannedBatch, row_by_row
 from vaswani.errors import UserError
 from vaswani.extras import pip_install
-from vaswani.files import expanded, open_regular
-from vaswani.numbers import counted
+from vaswani.files import local_path, open_regular
+from vaswani.numbers import pluralize
 
 SPLITS = ("train", "valid", "test")
 
@@ -70,7 +70,7 @@ def open_images(spec: str, size: tuple[int, int], classes: int) -> Images:
     images_nyx, labels_n = _SCHEMES[scheme](spec, rest)
     if len(images_nyx) != len(labels_n) or not len(labels_n):
         raise UserError(
-            f"images {spec!r}: {counted(len(images_nyx), 'images')} and {counted(len(labels_n), 'labels')}; both"
+            f"images {spec!r}: {pluralize(len(images_nyx), 'images')} and {pluralize(len(labels_n), 'labels')}; both"
             " numbers must be the same, and at least one"
         )
     if images_nyx.shape[1:] != size:
@@ -125,7 +125,7 @@ def _idx(spec: str, rest: str) -> tuple[np.ndarray, np.ndarray]:
     names = rest.split(",")
     if len(names) != 2:
         raise UserError(f"images {spec!r}: name two files with a comma between them, as in idx:IMAGES,LABELS")
-    images_path, labels_path = (expanded(name, f"images {spec!r}") for name in names)
+    images_path, labels_path = (local_path(name, f"images {spec!r}") for name in names)
     images_nyx = read_idx(images_path, 3)
     labels_n = read_idx(labels_path, 1)
     return images_nyx.astype(np.float32) / 255, labels_n.astype(np.int32)

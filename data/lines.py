@@ -6,18 +6,22 @@ import io
 import os
 import re
 import stat
-import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from vaswani.data.corpora import advice
 from vaswani.errors import UserError
-from vaswani.files import expanded, open_regular, sha256
+from vaswani.files import local_path, open_regular, sha256
 
 _BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
 
+# White space, control characters, and Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt).
+_SHOWS_NOTHING = re.compile(
+    r"[\s\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
 _STREAM = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+")  # the latter is what a shell makes of <(COMMAND)
 
 
@@ -28,7 +32,7 @@ def read_lines(path: Path) -> Iterator[str]:
         UserError: naming the file and the line: it cannot be read or unpacked, is a device or a named pipe, is not
             UTF-8, has a line of more than `LONGEST_LINE` bytes, or carriage returns and no line feed.
     """
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     number = 0
     try:
         with _open(path) as file:
@@ -61,13 +65,13 @@ def check_has_line_feeds(first_line: bytes, name: str) -> None:
 
 
 def is_blank(line: str) -> bool:
-    """Returns whether a line shows nothing: white space, control and format characters, as NUL and soft hyphens are."""
-    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
+    """Returns whether a line shows nothing: white space, control and ignorable characters, such as soft hyphens."""
+    return _SHOWS_NOTHING.fullmatch(line) is not None
 
 
 def count_lines(path: Path) -> int | None:
     """Returns the number of lines of a plain file; None for any other, which would take as long to count as to read."""
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     if path.suffix == ".gz" or not path.is_file():
         return None
     with path.open("rb") as file:
@@ -94,7 +98,7 @@ def _open(path: Path) -> io.BufferedReader:
 
 def file_digest(path: Path) -> str:
     """Returns the SHA-256 of a file; `UserError` if it cannot be read."""
-    path = expanded(path, str(path))
+    path = local_path(path, str(path))
     try:
         return sha256(path)
     except FileNotFoundError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, SupportsIndex
 
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 
 class Multilingual(Tokenizer):
@@ -32,7 +32,9 @@ class Multilingual(Tokenizer):
         self._ids = {language: ids[language] for language in languages if language in ids}
         for language in (source, target, *languages):
             if language not in self._ids:
-                raise UserError(f"{name}: {shown(language)} is none of its languages: {', '.join(self._ids)}"[:300])
+                raise UserError(
+                    f"{name}: {format_value(language)} is none of its languages: {', '.join(self._ids)}"[:300]
+                )
         self._target = target
         self.begin = (self._ids[source],)
         fields = {
@@ -45,6 +47,7 @@ class Multilingual(Tokenizer):
         self._model = json.dumps(fields, indent=0).encode()
         self.sha256 = hashlib.sha256(self._model).hexdigest()
         self.vocab_size = inner.vocab_size
+        self.source_end = inner.source_end
         self.lowercase = inner.lowercase
         self.normalisation = inner.normalisation
         self.sentinels = ()

@@ -15,7 +15,7 @@ from vaswani.data.sources import open_corpus
 from vaswani.data.symbols import Symbols
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import as_path, expanded, folder, output_folder, read_bytes, sha256, write_text
+from vaswani.files import as_path, folder, local_path, output_folder, read_bytes, sha256, write_text
 from vaswani.progress import Progress
 
 
@@ -29,7 +29,7 @@ def prepare_all(
         tokenizer_path: where a run keeps its tokenizer: read if it exists, else written. None: only in the cache.
         sides: what the model reads: 2, pairs, or 1, a text. None: either.
     """
-    expanded(cfg_data.cache, f"--config.data.cache={cfg_data.cache}")
+    local_path(cfg_data.cache, f"--config.data.cache={cfg_data.cache}")
     cache = output_folder("config.data.cache", cfg_data.cache)
     check_specs(cfg_data, sides)
     path = as_path(tokenizer_path) if tokenizer_path is not None else None

@@ -8,7 +8,7 @@ from typing import Any
 from vaswani.data.corpus import Corpus, Pairs, digest, languages_of, not_empty
 from vaswani.data.lines import file_digest
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import local_path
 
 _NESTED = "translation"  # the column with a field for each language in Hugging Face's data sets of pairs
 _ROWS = 4096  # in memory at a time
@@ -43,7 +43,7 @@ def open_parquet(spec: str, rest: str) -> Corpus:
 
 def _paths(spec: str, name: str) -> list[Path]:
     """Returns the file of this name; of a name with `*`, all files that it matches, in the order of their names."""
-    path = expanded(name, f"corpus {spec!r}")
+    path = local_path(name, f"corpus {spec!r}")
     if "*" not in path.name:
         return [path]
     paths = sorted(path.parent.glob(path.name))

@@ -16,12 +16,11 @@ import numpy as np
 from jaxtyping import Int32
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import WIDEST
 from vaswani.data.batching import Batch, Record, TextBatch, make_batch, make_text_batch
 from vaswani.data.length_batches import length_batches
 from vaswani.data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
 from vaswani.data.prepared import Prepared
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 _PREFETCHED = 8  # batches
 State = dict[str, int]
@@ -55,9 +54,9 @@ def check_position(state: Any) -> State:
     """Returns a position in the data that was read from a file; `UserError` if it is none."""
     fields = state if isinstance(state, dict) else {}
     position: dict[str, Any] = {key: fields.get(key) for key in ("epoch", "batch")}
-    # A file may hold other numbers: 1.0, true (an int to isinstance), or more than 64 bits.
-    if not all(type(number) is int and 0 <= number < WIDEST for number in position.values()):
-        raise UserError(f"data position: {shown(state)}; it must be the whole numbers epoch and batch")
+    # A file may hold other numbers: 1.0, or true, which is an int to isinstance.
+    if not all(type(number) is int and number >= 0 for number in position.values()):
+        raise UserError(f"data position: {format_value(state)}; it must be the whole numbers epoch and batch")
     return position
 
 

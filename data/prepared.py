@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from vaswani.checked_json import read_json
 from vaswani.data.batching import Record
 from vaswani.errors import UserError
 from vaswani.files import sha256
+from vaswani.read_json import read_json
 
 FORMAT = 3  # increased when the files change, or the ids of a text; corpora are then prepared again
 IDS = "ids.bin"

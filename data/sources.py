@@ -39,7 +39,7 @@ from vaswani.data.trees.linearise import SYMBOL, linearise
 from vaswani.data.trees.tree import Tree
 from vaswani.data.trees.treebank import cleaned, read_trees
 from vaswani.errors import UserError
-from vaswani.numbers import counted, whole
+from vaswani.numbers import pluralize, whole
 
 _SIZES = {  # sentences of the grammar's splits
     "train": 100_000,
@@ -87,7 +87,7 @@ def _text(spec: str, rest: str) -> Corpus:
                 source_count = number - 1 if left is None else number + _count_left(sources)
                 target_count = number - 1 if right is None else number + _count_left(targets)
                 raise UserError(
-                    f"unequal line counts: {source_path} has {counted(source_count, 'lines')}, {target_path} has"
+                    f"unequal line counts: {source_path} has {pluralize(source_count, 'lines')}, {target_path} has"
                     f" {target_count:,};"
                     " line i of one must translate line i of the other"
                 )

@@ -20,7 +20,7 @@ from vaswani.data.corpora import File, corpus_folder
 from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from vaswani.data.lines import file_digest
 from vaswani.errors import UserError
-from vaswani.files import expanded
+from vaswani.files import local_path
 
 
 def open_tfds(spec: str, rest: str) -> Corpus:
@@ -147,7 +147,7 @@ def _prepare(name: str) -> None:
         importlib.import_module(f"tensorflow_datasets.translate.{module}")
     builder = tfds.builder(name, file_format="array_record")
     pinned = {url: File(url, info.size, info.checksum) for url, info in (builder.url_infos or {}).items()}
-    folder = expanded(corpus_folder(builder.name), f"{name}: {corpus_folder(builder.name)}")
+    folder = local_path(corpus_folder(builder.name), f"{name}: {corpus_folder(builder.name)}")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="unpacked-", dir=folder) as unpacked:
         split_generators = builder._split_generators

@@ -4,7 +4,7 @@ Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
 
     from vaswani import load_run
 
-    model = load_run("builtin:quickstart")  # or the folder of a run of your own
+    model = load_run("builtin:quickstart")  # or your own run folder
     lines = ["The dog sleeps.", "We read a new book."]
     print(model.translate(lines), model.translate(lines, beam=1))
 
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vaswani import compiled
-from vaswani.interrupt import while_starting
+from vaswani.names import refuse_short_name
 
 if TYPE_CHECKING:
     from vaswani.infer.api import LoadedRun
 
-while_starting()
+refuse_short_name(__name__)
 
 
 def load_run(

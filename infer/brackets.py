@@ -15,7 +15,7 @@ from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.infer.scores.brackets import COLLINS, read_parameters, report, rows, score_lines, summaries
 from vaswani.infer.scores.pairs import read_pair
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 
 
 def main(argv: list[str]) -> None:
@@ -29,8 +29,8 @@ def main(argv: list[str]) -> None:
     if sum(messages) > parameters.max_error + 1:  # EVALB stops at the next message
         first = next(line for line, count in enumerate(messages, 1) if count)
         raise UserError(
-            f"{options.parsed}: {counted(sum(messages), 'errors')}, the first on line {first}: its words are not those "
-            f"of {options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its "
+            f"{options.parsed}: {pluralize(sum(messages), 'errors')}, the first on line {first}: its words are not "
+            f"those of {options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its "
             "MAX_ERROR"
         )
     if options.json:

@@ -16,12 +16,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import open_tokenizer
+from vaswani.data.splits import other_corpora
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError
+from vaswani.errors import UserError, is_library
 from vaswani.files import folders
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
-from vaswani.notes import is_library
 from vaswani.run.averaging import check_began, load_choice, named_steps
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS, read_config
@@ -176,10 +176,13 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     `instead` is the flag that names a corpus.
 
     Raises:
-      UserError: the config has none for that split.
+      UserError: the config has none for that split, or that of another corpus than the run's.
     """
     if name not in SPLITS:
         return name
+    fault = other_corpora(config.data).get(name)
+    if fault:
+        raise UserError(f"--split={name}: the run's {fault}; name a corpus with {instead}")
     if not config.data[name]:
         raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with {instead}")
     return config.data[name]
@@ -206,7 +209,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     for run in runs[1:]:
         if run.tokenizer.sha256 != first.tokenizer.sha256:
             raise UserError(
-                f"--workdir: {run.workdir} has another tokenizer than {first.workdir}; the runs of an ensemble "
-                "have one: train them on the same data.train, or in one sweep"
+                f"--workdir: {first.workdir} and {run.workdir} have different tokenizers; an ensemble must share one: "
+                "train its runs on the same data.train, or in one sweep"
             )
     return runs

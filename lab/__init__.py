@@ -1,5 +1,1 @@
 """Our own experiments: studies, probes and benchmarks. Nothing outside this folder imports it."""
-
-from vaswani.interrupt import while_starting
-
-while_starting()

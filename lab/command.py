@@ -9,7 +9,7 @@ from vaswani.files import output_file
 from vaswani.paper.command import print_tables, read
 from vaswani.paper.launch import table_of
 from vaswani.paper.records import Records
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 
 def show(what: str, options: Any) -> None:

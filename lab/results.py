@@ -21,10 +21,10 @@ from lab.studies.index import studies
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import write_text
-from vaswani.markers import rewritten
+from vaswani.paper.markers import replace_block
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.results import RECORDS, define_flags, record_runs
-from vaswani.table import as_markdown
+from vaswani.train.table import as_markdown
 
 FOLDER = Path("lab/studies")
 TABLES = Path("lab/docs/tables.md")
@@ -58,7 +58,7 @@ def pages(records: Records) -> dict[Path, str]:
     all_tables = [as_markdown(table) for table in [*of_studies, repeated.table()]]
     claims = map(as_markdown, cards.tables(cards.cards(records)))
     made = {TABLES: "\n\n".join(all_tables), CLAIMS: "\n\n".join(claims)}
-    return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
+    return {page: replace_block(page, BEGIN, END, text) for page, text in made.items()}
 
 
 def draw(records: Records, output: Path) -> list[Path]:

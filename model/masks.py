@@ -55,11 +55,3 @@ class Mask(struct.PyTreeNode):
                 visible_ts = visible_ts | (place_s < self.prefix)[None]
             mask_bts = mask_bts & visible_ts[None]
         return mask_bts
-
-
-def check_prefix(config: Any) -> None:
-    """Rejects, of a `ModelConfig`, what cannot attend to a whole prefix."""
-    if config.prefix != "none" and (config.mixer != "attention" or config.encoding.limit):
-        raise ValueError(
-            f"model.prefix={config.prefix!r} needs model.mixer=attention, and model.positions other than learned"
-        )

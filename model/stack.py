@@ -14,6 +14,7 @@ from vaswani.model.masks import Mask
 from vaswani.model.mixers.kernels import chosen
 from vaswani.model.mixers.kv_cache import KeysValues, StoredKeysValues
 from vaswani.model.noise import Noise, fold
+from vaswani.model.positions import encoding_of
 from vaswani.tokens import Tokens
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
@@ -80,9 +81,9 @@ class Stack(nn.Module):
             self.final_norm = layer_norm(c)
         # What all layers read but none owns: T5's table of biases, one number per bucket and head.
         self.shared: tuple[Array, ...] = ()
-        if c.encoding.biases:
+        if biases := encoding_of(c).biases:
             init = nn.initializers.normal(c.d_model**-0.5)
-            self.shared = (self.param("relative_bias", init, (c.encoding.biases, c.h)),)
+            self.shared = (self.param("relative_bias", init, (biases, c.h)),)
 
     @property
     def depth(self) -> int:
@@ -180,7 +181,7 @@ class Stack(nn.Module):
     def _check_length(self, tokens: Tokens) -> None:
         """Raises a `ValueError` if rows are longer than the table of learned positions."""
         length = tokens.positions_bt.shape[1]
-        limit = self.config.encoding.limit
+        limit = self.config.limit
         # An index beyond a table would be clamped by XLA, without an error.
         if limit is not None and length > limit:
             raise ValueError(f"a row of {length} tokens; model.max_positions is {limit}")

@@ -36,7 +36,7 @@ from vaswani.paper.records import find_records
 from vaswani.paper.rows import row_runs
 from vaswani.paper.tables.table3 import small
 from vaswani.paper.tables.trend import paired_differences
-from vaswani.table import Table, as_text
+from vaswani.train.table import Table, as_text
 
 RESULTS = Path(os.environ.get("RESULTS", "../paper/records"))
 

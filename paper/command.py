@@ -10,7 +10,7 @@ from vaswani.files import folder, folders, output_folder
 from vaswani.paper.launch import commands
 from vaswani.paper.records import Records, find_records, newest_with_checkpoints
 from vaswani.paper.tables import table1, table2, table3, table4
-from vaswani.table import Table, as_csv, as_markdown, as_text
+from vaswani.train.table import Table, as_csv, as_markdown, as_text
 
 
 def show(what: str, options: Any) -> None:

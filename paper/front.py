@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vaswani.intervals import with_interval
 from vaswani.paper.published import MULTI30K
 from vaswani.paper.records import RunRecord
 from vaswani.paper.rows import dagger_notes_on, marked
 from vaswani.paper.tables.cost import devices
-from vaswani.table import NOT_RUN, Code, Markdown, Table, as_markdown, number
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Code, Markdown, Table, as_markdown, number
 
 SCORES = {
     "sacrebleu": "sacreBLEU",

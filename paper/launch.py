@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from vaswani.configs.ablations import WHY
 from vaswani.paper.published import TABLE3
 from vaswani.paper.tables import table2, table3, table4
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 
 def commands() -> Table:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import Schema, check, read_json, read_json_lines
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.files import read_bytes, walk, write_text
 from vaswani.infer.scores.bleu import TABLED
 from vaswani.paper.provenance import caveats
+from vaswani.read_json import Schema, check, read_json, read_json_lines
 from vaswani.run.config import check_keys, completed
 from vaswani.run.records import read_metrics
 from vaswani.train.schedule import Patience

@@ -28,13 +28,12 @@ from typing import Any
 
 from absl import flags
 
-from vaswani.checked_json import check
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import folder, folders, sha256, write_text
-from vaswani.markers import rewritten
 from vaswani.paper import front
 from vaswani.paper.command import make
+from vaswani.paper.markers import replace_block
 from vaswani.paper.records import (
     TOLERANCE,
     Records,
@@ -47,7 +46,8 @@ from vaswani.paper.records import (
     without_flags,
 )
 from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
-from vaswani.table import Markdown, Table, as_markdown, escaped
+from vaswani.read_json import check
+from vaswani.train.table import Markdown, Table, as_markdown, escaped
 
 RECORDS = Path("paper/records")
 README = Path("README.md")
@@ -239,7 +239,7 @@ def pages(records: Records) -> dict[Path, str]:
         SCORES: table(translation_records(records.runs)),
         TABLES: "\n\n".join(all_tables),
     }
-    return {page: rewritten(page, BEGIN, END, text) for page, text in made.items()}
+    return {page: replace_block(page, BEGIN, END, text) for page, text in made.items()}
 
 
 def translation_records(runs: list[RunRecord]) -> dict[str, RunRecord]:

@@ -16,7 +16,7 @@ from vaswani.keys import flat
 from vaswani.paper.records import SEARCH, Records, RunRecord
 from vaswani.run.folder import as_json
 from vaswani.run.unchanged import FREE_KEYS
-from vaswani.table import NOT_RUN, spread
+from vaswani.train.table import NOT_RUN, spread
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how
 # numbers are computed, not which. Where a corpus is stored does not count either, see `_without_folders`.

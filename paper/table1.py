@@ -10,7 +10,7 @@ from absl import flags
 
 from vaswani.command import run
 from vaswani.files import output_file, write_json, writing
-from vaswani.table import as_text
+from vaswani.train.table import as_text
 
 
 def main(argv: list[str]) -> None:

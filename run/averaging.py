@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vaswani.errors import UserError
-from vaswani.notes import note
+from vaswani.errors import UserError, note
 from vaswani.progress import Progress
 from vaswani.run import params_cache, saved
 from vaswani.run.builtin import checkpoint_of, is_builtin, load_weights

@@ -26,9 +26,9 @@ from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 from orbax.checkpoint.options import AtomicityMode, AtomicityOptions
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import as_path, in_bucket
+from vaswani.read_json import read_json
 from vaswani.run import saved
 from vaswani.run.choice import steps_to_keep
 from vaswani.run.distributed import is_main, main_first

@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from ml_collections import ConfigDict
 
-from vaswani.errors import UserError
-from vaswani.notes import note
-from vaswani.numbers import counted, whole
+from vaswani.errors import UserError, note
+from vaswani.numbers import pluralize, whole
 from vaswani.run.saved import Checkpoint
 
 EMA = "ema"  # the moving average that training keeps, of the latest checkpoint
@@ -62,7 +61,7 @@ def choose(choice: str, checkpoints: Sequence[Checkpoint]) -> list[int]:
     else:  # times are not used, so a clock that was set back drops no checkpoint
         chosen = steps[-count:]
     if len(chosen) < count:
-        note(f"{choice} asks for {count}; the run has {counted(len(chosen), 'checkpoints')}")
+        note(f"{choice} asks for {count}; the run has {pluralize(len(chosen), 'checkpoints')}")
     return sorted(chosen)
 
 

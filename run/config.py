@@ -2,15 +2,17 @@
 
 import json
 import math
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import is_text, read_json
 from vaswani.configs.common import default
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.keys import flat, suggestion
+from vaswani.read_json import read_json
 
 SPLITS = ("test", "valid", "train")  # keys of `config.data` that name corpora
 LARGEST = 2**31 - 1  # sizes, ids, step numbers and seeds are 32 bits wide on the device
@@ -81,7 +83,7 @@ def check_types(given: dict[str, Any], known: dict[str, Any], where: str) -> Non
     for key, example in known.items():
         if key in given and not _fits(given[key], example):
             kind = _KINDS[type(example)]
-            raise UserError(f"{where}: {key} is {shown(given[key])}; it must be {kind}, like {example!r}")
+            raise UserError(f"{where}: {key} is {format_value(given[key])}; it must be {kind}, like {example!r}")
 
 
 def _fits(value: Any, example: Any) -> bool:
@@ -90,8 +92,15 @@ def _fits(value: Any, example: Any) -> bool:
     if isinstance(example, float) and isinstance(value, float):
         return math.isfinite(value)
     if isinstance(example, str):
-        return isinstance(value, str) and is_text(value)
+        return isinstance(value, str) and _is_text(value)
     if isinstance(example, bool):
         return isinstance(value, bool)
     # A whole number, also in place of any other. `bool` is a subclass of `int`.
     return type(value) is int and abs(value) <= LARGEST
+
+
+def _is_text(value: str) -> bool:
+    """Returns whether a string is Unicode, or could be the name of a file, which need not be Unicode."""
+    with suppress(UnicodeEncodeError):
+        return b"\0" not in os.fsencode(value)
+    return False

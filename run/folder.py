@@ -16,9 +16,9 @@ from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
 from vaswani.files import write_json
+from vaswani.machine import cpu_info, cpus
 from vaswani.model.config import ModelConfig
 from vaswani.model.recurrent_translator import RecurrentConfig
-from vaswani.processors import cpus, described
 from vaswani.run.config import read_config
 from vaswani.run.distributed import is_main
 from vaswani.run.lock import NAME as LOCK
@@ -117,10 +117,13 @@ def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Pat
     told = "; ".join(different.values())
     only_paths = different.keys() <= set(PATHS)
     if not (only_paths and all(has_same_content(workdir, key, config) for key in different)):
-        raise UserError(
-            f"--workdir={workdir}: this folder holds the run of another config ({told}); "
-            "use another --workdir, or the config that it was started with"
-        )
+        cure = "use another --workdir, or the config that it was started with"
+        if list(different) == ["steps"]:  # it differs only where every update depends on it
+            cure = (
+                "every update depends on it with optim.schedule=cosine or optim.name=ademamix: to train longer, start "
+                f"a new run with --init={workdir}; with optim.schedule=inverse_sqrt it could be raised"
+            )
+        raise UserError(f"--workdir={workdir}: this folder holds the run of another config ({told}); {cure}")
     print(f"note: {told}; the content is the same", file=sys.stderr)
 
 
@@ -177,7 +180,7 @@ def device() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Returns the processor's model name, or its architecture if the system does not report one."""
-    return described("model name") or platform.processor() or platform.machine()
+    return cpu_info("model name") or platform.processor() or platform.machine()
 
 
 def as_json(cfg: ConfigDict) -> dict[str, Any]:

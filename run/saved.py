@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import check, read_json
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
 from vaswani.files import read_bytes, remove_tree, sha256, walk, write_text
-from vaswani.notes import note
+from vaswani.read_json import check, read_json
 
 CHECKSUMS = "SHA256SUMS"
 _TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved
@@ -61,7 +60,7 @@ def about(folder: Path) -> Checkpoint:
       ValueError: the file of time and reason, or that of the metrics, is damaged or missing; the message says which.
     """
     with _blaming(folder, _TIME):
-        metadata = read_json(folder / _TIME, {"commit_timestamp_nsecs": int, "custom_metadata": dict}, widest=_LAST)
+        metadata = read_json(folder / _TIME, {"commit_timestamp_nsecs": int, "custom_metadata": dict})
         nanoseconds = metadata["commit_timestamp_nsecs"]
         if not _FIRST <= nanoseconds <= _LAST:
             raise UserError("no time")
@@ -134,7 +133,7 @@ def replace(folder: Path, metrics: dict[str, float], reason: str) -> None:
 
     The metrics come last: a process that is killed before has not completed the validation, and makes it again.
     """
-    metadata = read_json(folder / _TIME, dict, widest=_LAST)
+    metadata = read_json(folder / _TIME, dict)
     given = {"reason": reason}
     if metadata["custom_metadata"] != given:
         _rewrite(folder, _TIME, {**metadata, "custom_metadata": given})

@@ -11,8 +11,7 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from vaswani.command import flush_outputs
-from vaswani.interrupt import importing
+from vaswani.command import flush_outputs, importing
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving

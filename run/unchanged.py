@@ -11,11 +11,10 @@ from typing import Any
 
 from absl import flags
 
-from vaswani.checked_json import read_json
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
 from vaswani.files import folder, sha256
 from vaswani.keys import flat
-from vaswani.notes import note
+from vaswani.read_json import read_json
 from vaswani.run.config import completed
 from vaswani.run.records import read_launches
 

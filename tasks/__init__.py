@@ -10,9 +10,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 from vaswani.errors import UserError
+from vaswani.names import refuse_short_name
 
 if TYPE_CHECKING:
     from vaswani.tasks.task import Task
+
+refuse_short_name(__name__)
 
 # The values of `config.task`, and the module of each: a name, since importing it loads jax, which takes a second.
 MODULES = {

@@ -35,7 +35,7 @@ def main() -> None:
         changes = [f"--config.{key}={value}" for key, value in {**TINY, "data.cache": folder}.items()]
         sys.argv = ["train", "--config=configs/quickstart.py", f"--workdir={folder}/run", *changes]
         try:
-            runpy.run_module("train", run_name="__main__", alter_sys=True)
+            runpy.run_module("vaswani.train", run_name="__main__", alter_sys=True)
         except Reached as reached:
             frames = [frame for frame in traceback.extract_tb(reached.__traceback__) if is_ours(frame.filename)]
     for frame in frames:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vaswani import compiled
 from vaswani.files import user_cache
-from vaswani.processors import cpus
+from vaswani.machine import cpus
 
 IN_CLONE = Path(__file__).parent.parent / ".cache" / "jax-tests"
 MAX_BYTES = 2 << 30  # those of a whole suite are 0.6 GiB

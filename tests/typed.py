@@ -14,6 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.repo.test_layout import LINKED
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -42,40 +44,31 @@ class Read(BaseException):
 
 def stop_once_read() -> None:
     """Makes every command raise `Read` where it would start its work."""
-    from absl import app, flags
-
     from vaswani import command
     from vaswani.errors import UserError
+    from vaswani.keys import flat
 
-    started = command.run
-    last: dict[str, Any] = {"hint": "", "check": None}
-
-    def run(main: Any, keys: Any = None, hint: str = "", check: Any = None) -> None:
-        last.update(hint=hint, check=check)
-        started(main, keys, hint, check)
-
-    def read(main: Any, argv: Any = None, flags_parser: Any = flags.FLAGS) -> None:
-        line = flags_parser(sys.argv)
-        if line.fault:
-            raise Read(str(line.fault))
-        if last["hint"] and len(line.arguments) > 1:
-            raise Read(f"unexpected argument {line.arguments[1]!r}; {last['hint']}")
-        asks = line.asks_help or line.asks_version
-        try:
-            if last["check"] and not asks:
-                last["check"](flags.FLAGS)
-        except UserError as error:
-            raise Read(str(error)) from None
+    def begin(arguments: list[str]) -> int:
         raise Read("")
 
-    command.run, app.run = run, read
+    def run(main: Any, keys: Any = None, hint: str = "", check: Any = None) -> None:
+        try:
+            command._answer(begin, flat(keys or {}), hint, check)
+        except UserError as error:
+            raise Read(str(error)) from None
+        raise Read("")  # it has answered with help, or its version
+
+    command.run = run
+    command.compiled.keep = lambda: None
 
 
 def complaint_of(command: list[str]) -> str:
     """Returns what a command says of its command line, "" for nothing."""
     sys.argv = list(command)
+    is_linked = command[0].partition(".")[0] in LINKED
+    module = f"vaswani.{command[0]}" if is_linked else command[0]
     try:
-        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except Read as read:
         return read.complaint
     except SystemExit as error:

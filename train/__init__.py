@@ -1,5 +1,5 @@
 """Training: from a config and batches to parameters, checkpoints and metrics."""
 
-from vaswani.interrupt import while_starting
+from vaswani.names import refuse_short_name
 
-while_starting()
+refuse_short_name(__name__)

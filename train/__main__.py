@@ -21,12 +21,12 @@ from typing import Any, cast
 from absl import flags
 from ml_collections import config_flags
 
-from vaswani import huge_pages
 from vaswani.command import run
 from vaswani.configs.common import default
 from vaswani.files import output_folder
 from vaswani.run import connect, unchanged
 from vaswani.run.signals import leave
+from vaswani.train import huge_pages
 from vaswani.train.check import check, check_device, profiled
 from vaswani.train.trackers import NAMES, check_installed
 

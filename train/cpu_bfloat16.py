@@ -11,8 +11,8 @@ import jax
 from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
+from vaswani.machine import cpu_info
 from vaswani.model.config import CommonConfig
-from vaswani.processors import described
 from vaswani.run.folder import cpu_model
 from vaswani.train.step import CompilerOptions
 
@@ -77,4 +77,4 @@ def choice() -> str:
 
 def abilities() -> set[str]:
     """Returns the CPU flags that Linux lists for the first processor; none on other systems."""
-    return set(described("flags").split())
+    return set(cpu_info("flags").split())

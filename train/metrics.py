@@ -33,13 +33,13 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array
 
-from vaswani import table
 from vaswani.errors import UserError, one_line
 from vaswani.files import in_bucket, read_bytes, write_text
 from vaswani.numbers import from_nll
 from vaswani.progress import Bar
 from vaswani.run.records import read_metrics
 from vaswani.run.uploads import Uploads
+from vaswani.train import table
 from vaswani.train.start import peak_memory
 from vaswani.train.step import Sums
 from vaswani.train.tensorboard import EventFile
@@ -166,7 +166,11 @@ class Reporter:
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
-            self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
+            now = self._seconds()
+            self._timed = _Moment(step, now)  # without the time that it took to compile
+            loss = self._totals.loss_sum / max(self._totals.target_tokens, 1.0)
+            waited = f"{now - self._elapsed:,.1f} s, compilation included"
+            self.message(f"step {step}/{self._last}: loss {loss:.4f}  after {waited}")
         self._bar.update(step)
 
     def finish(self) -> None:

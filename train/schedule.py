@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from vaswani.data.pipeline import State
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Patience:
         self.best = min(self.best, nll)
 
     def __str__(self) -> str:
-        since = counted(self.waited, "validations")
+        since = pluralize(self.waited, "validations")
         return f"no lower nll than {self.best:.4f} in the last {since} (eval.patience)"
 
     @property

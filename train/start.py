@@ -7,9 +7,10 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from vaswani.data.splits import other_corpora
 from vaswani.keys import flat
-from vaswani.memory import largest_resident
-from vaswani.numbers import counted
+from vaswani.machine import largest_resident
+from vaswani.numbers import pluralize
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
 from vaswani.train import cpu_bfloat16
@@ -58,6 +59,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))
     if cfg.cpu_bfloat16:
         lines.append(cpu_bfloat16.choice())
+    for split, fault in other_corpora(cfg.data).items():
+        lines.append(f"warning: {fault}: give --config.data.{split} too")
     for split, manifest in manifests.items():
         lines.append(f"data.{split}: {_counted(manifest)}")
     return lines
@@ -68,10 +71,10 @@ def _counted(manifest: Mapping[str, Any]) -> str:
     pairs = manifest["pairs"]
     tokens = manifest["tokens"]
     if not tokens:
-        return counted(pairs["read"], "images")
+        return pluralize(pairs["read"], "images")
     unit = "pairs" if "source" in tokens else "texts"
     sides = " and ".join(f"{count:,} {side}" for side, count in tokens.items())
-    return f"{pairs['kept']:,} of {counted(pairs['read'], unit)}, {sides} tokens"
+    return f"{pairs['kept']:,} of {pluralize(pairs['read'], unit)}, {sides} tokens"
 
 
 def compiled_memory(compiled: Any) -> str:

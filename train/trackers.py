@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.extras import pip_install
 from vaswani.files import in_bucket, write_json
 from vaswani.keys import flat
+from vaswani.read_json import read_json
 
 PROJECT = "vaswani"
 NAMES = ("wandb", "mlflow")

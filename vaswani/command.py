@@ -5,6 +5,7 @@ import errno
 import os
 import platform
 import re
+import signal
 import sys
 import textwrap
 import threading
@@ -13,15 +14,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
-from itertools import zip_longest
+from itertools import pairwise
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from vaswani import compiled, interrupt
-from vaswani.errors import UserError, one_line, shown
+from vaswani import compiled
+from vaswani.errors import UserError, one_line
 from vaswani.keys import flat, namesake, nearest, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
@@ -35,11 +37,6 @@ _LESS = (
     "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
     "validation and scoring read a line whole: leave out the longest, or break it"
 )
-_GROUPS = {  # what --help writes above the flags of a file that several commands share
-    "vaswani.infer.options": "The run and its decoding",
-    "vaswani.run.unchanged": "The run and its decoding",
-    "vaswani.run.connect": "Several processes",
-}
 _SINGLE = ("string", "string enum", "comma separated list of strings")  # absl's names of flags that have one value
 _WIDTH = 100  # characters of a line of --help
 _GRACE = 10.0  # seconds that one of several processes, after an error, waits for the others at its exit
@@ -51,7 +48,7 @@ def run(
     hint: str = "",
     check: Callable[[Any], None] | None = None,
 ) -> None:
-    """Runs an absl `main`; a `UserError` becomes one line on stderr and exit status 2, without a traceback.
+    """Runs `main` with absl's flags, and exits; a `UserError` is one line on stderr and exit status 2, no traceback.
 
     So does a wrong flag, a wrong key or value in `--config.KEY=VALUE`, a file that cannot be used, or a disk or memory
     that is full. Ctrl-C exits with 130, and a reader of standard output that stops reading, such as `head`, ends the
@@ -63,65 +60,84 @@ def run(
       hint: for a command without arguments: what to write instead of one.
       check: takes the flags, and raises a `UserError` if they do not go together; it runs before `main`'s imports.
     """
-    known = flat(keys or {})
+    _open_closed_streams()
     with suppress(AttributeError):  # of a stream that is no file
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names need not be Unicode
-
-    def parse(argv: list[str]) -> CommandLine:
-        return _parsed(argv, known)
-
-    def guarded(line: CommandLine) -> int:
-        interrupt.while_running()
-        try:
-            try:
-                status = 0
-                if not _is_answered(line, hint, check):
-                    status = main(line.arguments) or 0
-            except (Exception, KeyboardInterrupt) as error:
-                told = _told_in_one_line(error)
-                if told is None:
-                    raise
-                status = told
-            status = flush_outputs() or status
-        except BrokenPipeError:  # of standard error, while writing the one line
-            status = flush_outputs() or OUTPUT_CLOSED
-        if status:
-            atexit.register(_silence)
-            _exit_soon(status)
-        return status
-
-    _open_closed_streams()
-    app.run(guarded, flags_parser=parse)
-
-
-class CommandLine(NamedTuple):
-    """The command line without its flags; or else that help or the version was asked for, or what is wrong."""
-
-    arguments: list[str]
-    asks_help: bool = False
-    asks_version: bool = False
-    fault: UserError | None = None
-
-
-def _parsed(argv: list[str], known: dict[str, Any]) -> CommandLine:
-    """Parses the flags, and returns the rest of the command line."""
-    if {"--help", "-help", "-h", "--helpshort"} & set(argv[1:]):
-        flags.FLAGS.mark_as_parsed()
-        return CommandLine([], asks_help=True)
-    if "--version" in argv[1:]:
-        flags.FLAGS.mark_as_parsed()
-        return CommandLine([], asks_version=True)
+    logging.use_absl_handler()
+    _handle_ctrl_c()
     try:
-        _check_config_file(argv)
+        try:
+            status = _answer(main, flat(keys or {}), hint, check)
+        except (Exception, KeyboardInterrupt) as error:
+            told = _told_in_one_line(error)
+            if told is None:
+                raise
+            status = told
+        status = flush_outputs() or status
+    except BrokenPipeError:  # of standard error, while writing the one line
+        status = flush_outputs() or OUTPUT_CLOSED
+    if status:
+        atexit.register(_silence)
+        _exit_soon(status)
+    sys.exit(status)
+
+
+def _answer(
+    main: Callable[[list[str]], int | None], known: dict[str, Any], hint: str, check: Callable[[Any], None] | None
+) -> int:
+    """Prints help or the version if the command line asks for them, or else runs `main`; returns the exit status."""
+    asked = set(sys.argv[1:])
+    if asked & {"--help", "-help", "-h", "--helpshort"}:
+        print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
+        return 0
+    if "--version" in asked:
+        print(_version())
+        return 0
+    arguments = _parsed(sys.argv, known)
+    if hint and len(arguments) > 1:
+        raise UserError(f"unexpected argument {arguments[1]!r}; {hint}")
+    if check:
+        check(flags.FLAGS)
+    _quieten()
+    compiled.keep()
+    return main(arguments) or 0
+
+
+def _parsed(argv: list[str], known: dict[str, Any]) -> list[str]:
+    """Parses the flags, and returns the rest of the command line."""
+    try:
         rest = flags.FLAGS(argv)
-        _check_values()
+        _check_repeated()
         if "config" in flags.FLAGS and flags.FLAGS["config"].value is not None:
             flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
-        return CommandLine(rest)
+        return rest
     except Exception as error:  # whatever a config file or a flag may raise
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()
-        return CommandLine([], fault=_explained(argv, error, known))
+        raise _explained(argv, error, known) from error
+
+
+def importing(frame: FrameType | None) -> bool:
+    """Returns whether a module is being imported in this frame, or in one that waits for it."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _handle_ctrl_c() -> None:
+    """Has Ctrl-C raise `KeyboardInterrupt`, unless it is ignored; during an import it ends the process.
+
+    An extension module that is interrupted may crash the process.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if importing(frame):
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def _quieten() -> None:
@@ -185,29 +201,6 @@ def flush_outputs() -> int:
     return status
 
 
-def _is_answered(line: CommandLine, hint: str, check: Callable[[Any], None] | None) -> bool:
-    """Prints help or the version if the command line asks for them, and returns whether it does.
-
-    Raises:
-      UserError: the command line is wrong.
-    """
-    if line.asks_help:
-        print(f"{sys.modules['__main__'].__doc__}\n{_listed_flags()}")
-        return True
-    if line.asks_version:
-        print(_version())
-        return True
-    if line.fault:
-        raise line.fault
-    if hint and len(line.arguments) > 1:
-        raise UserError(f"unexpected argument {line.arguments[1]!r}; {hint}")
-    if check:
-        check(flags.FLAGS)
-    _quieten()
-    compiled.keep()
-    return False
-
-
 def _told_in_one_line(error: BaseException) -> int | None:
     """Tells an error that the user can fix in one line on stderr; returns the exit status, None for any other error."""
     if isinstance(error, KeyboardInterrupt):
@@ -246,7 +239,12 @@ def _of_device(message: str) -> str:
     first_line = one_line(message.partition("\n")[0])
     if any(words in first_line for words in _EXHAUSTED):
         return f"there is not enough memory: {first_line}; {_LESS}"
-    return first_line if first_line.startswith(_NO_DEVICE) else ""
+    if not first_line.startswith(_NO_DEVICE):
+        return ""
+    told, _, choose_another = first_line.partition(" (set JAX_PLATFORMS=")
+    if choose_another and "libtpu" in told:
+        return f"{told}; a TPU needs the extra tpu: pip install '.[tpu]'"
+    return first_line
 
 
 def _of_others(message: str) -> str:
@@ -275,17 +273,13 @@ def _version() -> str:
 
 
 def _listed_flags() -> str:
-    """Returns the description of every flag that the command's own code defines, in whichever file, in groups."""
+    """Returns the description of every flag that the command's own code defines, in whichever file."""
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         if _is_ours(module):
             for flag in defined:
                 flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    groups: dict[str, list[str]] = {"Flags": []}
-    for flag in sorted(flags.FLAGS.get_key_flags_for_module(sys.argv[0]), key=lambda flag: flag.name):
-        title = _GROUPS.get(flags.FLAGS.find_module_defining_flag(flag.name, "") or "", "Flags")
-        groups.setdefault(title, []).append(_described(flag))
-    paragraphs = ["\n".join([f"{title}:", *lines]) for title, lines in groups.items() if lines]
-    return "\n\n".join(paragraphs)
+    ours = sorted(flags.FLAGS.get_key_flags_for_module(sys.argv[0]), key=lambda flag: flag.name)
+    return "\n".join(["Flags:", *map(_described, ours)])
 
 
 def _is_ours(module: str) -> bool:
@@ -308,27 +302,18 @@ def _described(flag: flags.Flag) -> str:
     return textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
 
 
-def _check_config_file(argv: list[str]) -> None:
-    """Raises a `UserError` if --config is a device or a pipe: it would be read as Python, perhaps for ever."""
-    for name in _config_files(argv):
-        file = Path(name)
-        if file.exists() and not file.is_file():
-            raise UserError(f"--config={file}: not a regular file; name one in configs/")
-
-
-def _config_files(argv: list[str]) -> list[str]:
-    """Returns the files that --config=FILE[:ARGUMENT] names; if there are several, the last one counts."""
-    files: list[str] = []
-    for argument, following in zip_longest(argv[1:], argv[2:]):
+def _config_file(argv: list[str]) -> str:
+    """Returns the file that --config=FILE[:ARGUMENT] names, the last if there are several; "" if there is none."""
+    file = ""
+    for argument, following in pairwise([*argv[1:], ""]):
         flag, equals, value = argument.partition("=")
-        named = value if equals else following
-        if flag in ("--config", "-config") and named is not None:
-            files.append(named.partition(":")[0])
-    return files
+        if flag in ("--config", "-config"):
+            file = (value if equals else following).partition(":")[0]
+    return file
 
 
-def _check_values() -> None:
-    """Raises a `UserError` if a flag of ours has lost a value, or is beyond 64 bits, which no library would take.
+def _check_repeated() -> None:
+    """Raises a `UserError` if a flag of ours was given twice, so that a value is lost.
 
     A number, a switch or a key of the config may be given again, to replace one of a script; the last counts. Of two
     files or folders, runs or splits, the first would be left out without a word.
@@ -337,8 +322,6 @@ def _check_values() -> None:
         if module != sys.argv[0] and not _is_ours(module):
             continue
         for flag in defined:
-            if isinstance(flag.value, int) and abs(flag.value) >= 1 << 63:
-                raise UserError(f"--{flag.name}={shown(flag.value)}: a number of more than 64 bits")
             if flag.present > 1 and flag.flag_type() in _SINGLE:
                 raise UserError(f"--{flag.name} is given {flag.present} times, and only the last would count: give one")
 
@@ -351,9 +334,8 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         match = re.match(r"--?(?:no)?config\.([^=]+)", argument)
         if known and match and match[1] not in known.keys() | groups:
             return UserError(f"--config.{match[1]}: there is no such key{suggestion(match[1], known)}")
-    files = _config_files(argv)
-    file = files[-1] if files else ""
-    if files and isinstance(error, OSError) and not Path(file).is_file():
+    file = _config_file(argv)
+    if file and isinstance(error, OSError) and not Path(file).is_file():
         return UserError(f"--config={file}: no such file{_near_config(file)}")
     if isinstance(error, flags.UnrecognizedFlagError):
         return UserError(f"there is no flag --{error.flagname}; {_near_flag(error.flagname, [*known])}")
@@ -361,7 +343,7 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
-        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; write, for example, {known[wrong[1]]!r}")
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; {_how_to_write(wrong[2], known[wrong[1]])}")
     missing = re.match(r"flag --(\w+)=None: Flag --\1 must have a value", reason)
     if missing:
         value = {"workdir": "DIR"}.get(missing[1], "...")
@@ -370,6 +352,18 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         return UserError(f"{reason}; --help lists the flags")
     kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
     return UserError(f"--config={file}: {kind}{reason}")
+
+
+def _how_to_write(text: str, default: Any) -> str:
+    """Returns how a value of the default's type is written instead of a text that spells none."""
+    if text[:1] in "\"'" and text[:1] == text[-1:]:
+        return f"leave out the quotes: {text[1:-1]}"
+    if isinstance(default, bool):
+        return "write True or False"
+    if isinstance(default, int):
+        with suppress(ValueError, OverflowError):
+            return f"a whole number has no point and no exponent: {int(float(text))}"
+    return f"write, for example, {default!r}"
 
 
 def _near_config(file: str) -> str:

@@ -1,8 +1,14 @@
-"""Errors that the user can fix, and how values are shown in their messages."""
+"""Errors that the user can fix, notes to the user, and how their messages show values."""
 
 import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 _LONGEST_LINE = 2_000  # characters
+_CALLED = ContextVar("called", default=False)
 
 
 class UserError(Exception):
@@ -24,7 +30,7 @@ def _printable(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns a value in one line of a message, in ASCII; its beginning, if it is long."""
     try:
         text = ascii(value)
@@ -32,3 +38,26 @@ def shown(value: object) -> str:
         return "a number of thousands of digits"
     text = re.sub(r"\s*\n\s*", " ", text)  # arrays are printed in rows
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+@contextmanager
+def as_library() -> Iterator[None]:
+    """Leaves the caller's stderr alone, in this thread: notes are warnings, and there is no progress."""
+    before = _CALLED.set(True)
+    try:
+        yield
+    finally:
+        _CALLED.reset(before)
+
+
+def is_library() -> bool:
+    """Returns whether this is inside of `as_library`."""
+    return _CALLED.get()
+
+
+def note(text: str, kind: str = "note") -> None:
+    """Tells the user something: a command prints a line that begins with `kind`, inside of `as_library` it warns."""
+    if is_library():
+        warnings.warn(text, stacklevel=2)
+    else:
+        print(f"{kind}: {text}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Files: paths that users give, reading what is regular, atomic writes, and SHA-256.
 
 Every fault is a one-line error. Files are read if they are regular: a device or a pipe in their place may never end.
-What belongs to a run may be in a bucket (gs://); its path is then a `vaswani.buckets.BucketPath`.
+What belongs to a run may be in a bucket (gs://); its path is then a `vaswani.gcs.BucketPath`.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import stat
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,7 @@ from vaswani.errors import UserError
 
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
 BUILTIN = "builtin:"  # begins the name of a run that comes with the code (`run.builtin`)
-_LONGEST_NAME = 255  # bytes
 _DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
-_LONGEST_PATH = 4_000  # bytes: some room below Linux's 4,096 for the names of files inside
 
 
 def folder(flag: str, path: str | Path) -> Path:
@@ -60,8 +57,8 @@ def folders(flag: str, paths: str) -> list[str]:
 
 
 def _is_folder(path: str) -> bool:
-    """Returns whether there is such a folder; False also of what no folder can be named."""
-    with contextlib.suppress(UserError):
+    """Returns whether there is such a folder; False also of what no folder can be named, such as a very long name."""
+    with contextlib.suppress(UserError, OSError):
         return folder("", path).is_dir()
     return False
 
@@ -72,24 +69,18 @@ def output_file(flag: str, path: str | Path, suffixes: tuple[str, ...] = ()) -> 
     To be called before the work whose result the file gets.
 
     Raises:
-      UserError: its folder does not exist, it is itself a folder or none of what `write_bytes` writes to, its name ends
-        in none of `suffixes`, or as `folder`.
+      UserError: its folder does not exist, it is itself a folder, its name ends in none of `suffixes`, or as `folder`.
     """
     file = folder(flag, path)
     if suffixes and file.suffix not in suffixes:
         raise UserError(f"--{flag}={path}: its name must end in {' or '.join(suffixes)}")
     if in_bucket(file):
         return file
-    try:
-        written_in_place = _descriptor(file) is not None or _is_special(file)
-        target = file if written_in_place else Path(os.path.realpath(file))
-    except IsADirectoryError as error:
-        raise UserError(f"--{flag}={path}: this is a folder; name a file") from error
-    except OSError as error:
-        raise UserError(f"--{flag}={path}: cannot be written ({error.strerror})") from error
-    if not target.parent.is_dir():
-        named = target if file.is_symlink() else file
-        raise UserError(f"--{flag}={path}: there is no such folder: {named.parent}")
+    if file.is_dir():
+        raise UserError(f"--{flag}={path}: this is a folder; name a file")
+    target = Path(os.path.realpath(file)) if file.is_symlink() else file
+    if not (file.exists() or target.parent.is_dir()):
+        raise UserError(f"--{flag}={path}: there is no such folder: {target.parent}")
     return file
 
 
@@ -113,10 +104,10 @@ def place(path: str | Path, where: str) -> Path:
       UserError: as `expanded`, or what reads buckets is not installed.
     """
     if in_bucket(path):
-        from vaswani.buckets import bucket_path  # which costs what few commands need
+        from vaswani.gcs import bucket_path  # which costs what few commands need
 
         return bucket_path(str(path))
-    return expanded(path, where)
+    return local_path(path, where)
 
 
 def in_bucket(path: str | Path) -> bool:
@@ -150,13 +141,12 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def expanded(path: str | Path, where: str) -> Path:
+def local_path(path: str | Path, where: str) -> Path:
     """Returns `path` with `~` expanded; it need not exist.
 
     Raises:
-      UserError: it is a URL, which would silently become a local folder named `s3:`, or a model that comes with the
-        code, no file can have this path, or it begins with the home of a user who does not exist; the message begins
-        with `where`.
+      UserError: it is empty, a URL, which would silently become a local folder named `s3:`, or a model that comes with
+        the code, or it begins with the home of a user who does not exist; the message begins with `where`.
     """
     text = str(path)
     if text.startswith(BUILTIN):
@@ -168,19 +158,8 @@ def expanded(path: str | Path, where: str) -> Path:
             f"{where}: this is a URL; only gs:// and mounted file systems are supported: mount the bucket, and give "
             "its mount point"
         )
-    try:
-        encoded = os.fsencode(text)
-    except UnicodeEncodeError as error:
-        raise UserError(f"{where}: no file can have this name; it is not Unicode") from error
     if not text.strip():
         raise UserError(f"{where}: the path is empty; name a file or a folder (. is the current one)")
-    if b"\0" in encoded:
-        raise UserError(f"{where}: no file can have this name; it has a zero byte")
-    longest_name = max(len(name) for name in encoded.split(b"/"))
-    if len(encoded) > _LONGEST_PATH or longest_name > _LONGEST_NAME:
-        raise UserError(
-            f"{where}: no file can have this name; names have up to {_LONGEST_NAME} bytes, paths {_LONGEST_PATH:,}"
-        )
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
@@ -204,14 +183,12 @@ def open_regular(path: Path) -> io.BufferedReader:
     """
     if in_bucket(path):
         return path.open("rb")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
+    mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.open("rb")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -219,11 +196,8 @@ def read_bytes(path: Path) -> bytes:
     if in_bucket(path):
         return path.read_bytes()
     with open_regular(path) as file:
-        too_large = os.fstat(file.fileno()).st_size > LARGEST
-        if not too_large:
-            content = file.read(LARGEST + 1)
-            too_large = len(content) > LARGEST  # it has grown since
-    if too_large:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
         raise OSError(errno.EOVERFLOW, f"larger than {LARGEST >> 20} MiB", str(path))
     return content
 
@@ -231,62 +205,20 @@ def read_bytes(path: Path) -> bytes:
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file atomically: to a temporary name beside it, which is then renamed; in a bucket, at once.
 
-    A symbolic link stays, and the file that it names is written. What is not a file cannot be renamed to: a terminal or
-    another character device, a pipe that is being read, `/dev/stdout` and `/dev/fd/N` are written to directly.
+    A symbolic link stays, and the file that it names is written. What is no file, such as `/dev/null` or a terminal,
+    is written to directly.
 
     Raises:
       OSError: it cannot be written. A file is then unchanged, and the temporary one removed.
     """
-    if in_bucket(path):
-        path.write_bytes(content)
-        return
     try:
-        descriptor = _descriptor(path)
-        if descriptor is not None:
-            sys.stdout.flush()
-            _write_to(os.dup(descriptor), content)
-        elif _is_special(path):
-            # Without O_NONBLOCK, opening a pipe that nothing reads would wait for ever.
-            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            os.set_blocking(opened, True)
-            _write_to(opened, content)
+        if in_bucket(path) or (path.exists() and not path.is_file()):
+            path.write_bytes(content)
         else:
             _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
         error.filename = error.filename or str(path)  # a failing write names no file
         raise
-
-
-def _descriptor(path: Path) -> int | None:
-    """Returns the number of this process's open file that `path` names as a device; None if it names none."""
-    numbered = re.fullmatch(r"(?:/dev|/proc/self)/fd/([1-9][0-9]{0,4})", str(path))
-    if numbered:
-        return int(numbered[1])
-    return {"/dev/stdout": 1, "/dev/stderr": 2}.get(str(path))
-
-
-def _is_special(path: Path) -> bool:
-    """Returns whether `path` exists and is a character device or a pipe.
-
-    Raises:
-      OSError: it is a folder, a disk or a socket, or a link that leads nowhere but to itself.
-    """
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        raise OSError(errno.EINVAL, "it is a disk or a socket, not a file")
-    return not stat.S_ISREG(mode)
-
-
-def _write_to(descriptor: int, content: bytes) -> None:
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[file.write(rest) :]
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -15,7 +15,7 @@ def whole(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
-def counted(count: int, units: str) -> str:
+def pluralize(count: int, units: str) -> str:
     """Returns a count with its unit, which is given in the plural: "1 line", "1,000 lines", "1 batch"."""
     return f"{count:,} {units if count != 1 else _PLURAL.sub('', units, count=1)}"
 

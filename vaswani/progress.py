@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from vaswani.notes import is_library
-from vaswani.numbers import counted
+from vaswani.errors import is_library
+from vaswani.numbers import pluralize
 
 T = TypeVar("T")
 _SECONDS_BETWEEN_LINES = 10.0
@@ -91,7 +91,7 @@ def _new_display(transient: bool) -> Any:
     class Count(rich.ProgressColumn):
         def render(self, task: rich.Task) -> str:
             if task.total is None:
-                return counted(int(task.completed), task.fields["unit"])
+                return pluralize(int(task.completed), task.fields["unit"])
             total = f"{task.total:,.0f}"
             return f"{task.completed:>{len(total)},.0f}/{total}"
 
@@ -133,7 +133,7 @@ class Progress:
     ) -> None:
         self._bar.stop()
         if self._enabled and self._is_summarised and error is None:
-            self._line(self._summary or counted(self._done, self._unit))
+            self._line(self._summary or pluralize(self._done, self._unit))
 
     def update(self, done: int) -> None:
         """Sets the total number of items done."""
@@ -145,9 +145,9 @@ class Progress:
             self._shown = now
         elif self._enabled and not self._bar.is_shown and elapsed > _SECONDS_BETWEEN_LINES:
             if self._total is None:
-                self._line(f"{counted(done, self._unit)} so far")
+                self._line(f"{pluralize(done, self._unit)} so far")
             else:
-                self._line(f"{done:,} of {counted(self._total, self._unit)} so far")
+                self._line(f"{done:,} of {pluralize(self._total, self._unit)} so far")
             self._shown = now
 
     def finish(self, summary: str) -> None:

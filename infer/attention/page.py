@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 
@@ -122,7 +122,7 @@ def _choice_as_json(choice: Choice | None) -> dict[str, Any] | None:
 
 def page(title: str, kinds: Mapping[str, Kind], choices: Mapping[str, Sequence[Choice | None]] | None = None) -> str:
     """Returns the page as text; the arguments are those of `as_json`."""
-    template = assembled(TEMPLATE)
+    template = read_template(TEMPLATE)
     before, rest = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__TITLE__")
     between, after = rest.split("__DATA__")
-    return f"{before}{html.escape(title)}{between}{embedded(as_json(kinds, choices))}{after}"
+    return f"{before}{html.escape(title)}{between}{script_json(as_json(kinds, choices))}{after}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vaswani.data.imported import ByteLevel, Marian, Unigram
 from vaswani.data.multilingual import Multilingual
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 from vaswani.infer.convert import table
 from vaswani.infer.convert.bart_names import BIAS, config_of, finished, stacks
@@ -124,8 +124,8 @@ def _vocabulary(folder: Path, sizes: dict[str, Any]) -> Vocabulary:
             vocabulary = _of_tokenizers(folder, kind, settings)
         case _:
             raise UserError(
-                f"{folder}: tokenizer_class is {shown(given)}; BartTokenizer, M2M100Tokenizer, MBart50Tokenizer and "
-                "NllbTokenizer are read"
+                f"{folder}: tokenizer_class is {format_value(given)}; BartTokenizer, M2M100Tokenizer, MBart50Tokenizer "
+                "and NllbTokenizer are read"
             )
     if "<unk>" not in vocabulary.ids:
         raise UserError(f"{folder}: its vocabulary has no <unk>")
@@ -138,7 +138,7 @@ def _of_m2m100(folder: Path, sizes: dict[str, Any], settings: dict[str, Any]) ->
 
     codes = settings.get("language_codes", "m2m100")
     if not isinstance(codes, str) or codes not in FAIRSEQ_LANGUAGE_CODES:
-        raise UserError(f"{folder}/tokenizer_config.json: language_codes is {shown(codes)}, which is unknown")
+        raise UserError(f"{folder}/tokenizer_config.json: language_codes is {format_value(codes)}, which is unknown")
     ids = read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
     languages = {code: f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES[codes]}
     ids |= {piece: number for number, piece in enumerate(languages.values(), len(ids))}
@@ -175,7 +175,7 @@ def _pair(folder: Path, vocabulary: Vocabulary, given: Sequence[str]) -> list[st
         if not isinstance(name, str) or name not in vocabulary.languages:
             some = ", ".join(sorted(vocabulary.languages)[:6])
             raise UserError(
-                f"{folder}: its source and target languages are {shown(list(names))}; give --languages=SOURCE,TARGET, "
-                f"two of {some}, ..."
+                f"{folder}: its source and target languages are {format_value(list(names))}; give "
+                f"--languages=SOURCE,TARGET, two of {some}, ..."
             )
     return [vocabulary.languages[name] for name in names]

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from vaswani.data.imported import MosesBpe
 from vaswani.data.pair import Pair
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 from vaswani.infer.convert import pytorch, table
 from vaswani.infer.convert.bart_names import stacks, without_zero_biases
@@ -240,7 +240,7 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
     for name, array in arrays.items():
         for part_name, part in _unstacked(name, array).items():
             if part_name != name and part_name in arrays:
-                raise UserError(f"{source}: {shown(name)} and {shown(part_name)} are the same weight")
+                raise UserError(f"{source}: {format_value(name)} and {format_value(part_name)} are the same weight")
             unstacked[part_name] = part
     renamed = {f"{side}.{number}": name for side in _SIDES for number, name in enumerate(_NORMS[side])}
 
@@ -264,11 +264,14 @@ def _unstacked(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{attention}.{letter}_proj.{kind.removeprefix('in_proj_')}": part for letter, part in parts}
 
 
-def sinusoids(positions: int, d_model: int) -> np.ndarray:
-    """Returns fairseq's table: sines, then cosines, of d/2 frequencies of which the last is exactly 1/10,000."""
+def sinusoids(positions: int, d_model: int, first: int = FIRST_POSITION) -> np.ndarray:
+    """Returns fairseq's table: sines, then cosines, of d/2 frequencies of which the last is exactly 1/10,000.
+
+    It is tensor2tensor's and OpenNMT's, too, with another position as the `first`.
+    """
     half = d_model // 2
     frequencies = np.exp(np.arange(half) * -(np.log(10_000.0) / (half - 1)))
-    angles = (FIRST_POSITION + np.arange(positions))[:, None] * frequencies[None]
+    angles = (first + np.arange(positions))[:, None] * frequencies[None]
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     return np.pad(table, ((0, 0), (0, d_model % 2))).astype(np.float32)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vaswani.checked_json import read_json
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.infer.convert import bart, bert, gpt2, marian, pytorch, t5, vit
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.safetensors import NAME, load
 from vaswani.infer.convert.weights import Weights
+from vaswani.read_json import read_json
 
 MULTILINGUAL = ("mbart", "m2m_100")
 INDEX = f"{NAME}.index.json"
@@ -40,7 +40,7 @@ def read(folder: Path, languages: Sequence[str] = ()) -> Imported:
     sizes = read_json(folder / "config.json", {"model_type": str})
     kind = sizes["model_type"]
     if kind not in READERS:
-        raise UserError(f"{folder}/config.json: model_type is {shown(kind)}; {', '.join(READERS)} can be read")
+        raise UserError(f"{folder}/config.json: model_type is {format_value(kind)}; {', '.join(READERS)} can be read")
     reader: Callable[..., Imported] = READERS[kind]
     if languages:
         if kind not in MULTILINGUAL:
@@ -76,11 +76,11 @@ def _of_several_files(index: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for file in sorted(set(map(str, file_of.values()))):
         if Path(file).name != file:
-            raise UserError(f"{index}: a file is called {shown(file)}; it must be one of the same folder")
+            raise UserError(f"{index}: a file is called {format_value(file)}; it must be one of the same folder")
         of_file, _ = load(index.with_name(file))
         expected = {name for name, place in file_of.items() if place == file}
         other = min(expected ^ of_file.keys(), default=None)
         if other is not None:
-            raise UserError(f"{index}: {shown(other)} is in one of the index and {file}, and not in the other")
+            raise UserError(f"{index}: {format_value(other)} is in one of the index and {file}, and not in the other")
         arrays |= of_file
     return arrays

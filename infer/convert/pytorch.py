@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 
 def load(path: Path, allowed: Sequence[Callable | tuple[Callable, str]] = ()) -> Any:
@@ -47,15 +47,15 @@ def arrays(state: Any, path: Path) -> dict[str, np.ndarray]:
     stored = path.stat().st_size
     for name, tensor in state.items():
         if not isinstance(name, str):
-            raise UserError(f"{path}: the name of a parameter is {shown(name)}; it must be text")
+            raise UserError(f"{path}: the name of a parameter is {format_value(name)}; it must be text")
         # Sparse or quantised ones are no arrays of NumPy, and one number may stand for a million million.
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.numel() * tensor.element_size() > stored:
-            raise UserError(f"{path}: {shown(name)} is not stored value by value, as parameters are")
+            raise UserError(f"{path}: {format_value(name)} is not stored value by value, as parameters are")
         try:
             floats = tensor.float() if tensor.is_floating_point() else tensor
             plain = floats.detach().resolve_conj().resolve_neg()
             by_name[name] = plain.numpy()
         except (RuntimeError, TypeError, NotImplementedError) as error:
             reason = " ".join(str(error).split())[:100]
-            raise UserError(f"{path}: {shown(name)} cannot be read as an array ({reason})") from error
+            raise UserError(f"{path}: {format_value(name)} cannot be read as an array ({reason})") from error
     return by_name

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from vaswani.data.imported import open_tokenizer
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.files import write_json, write_text
 from vaswani.infer.convert.folders import Imported, nested, shapes
 from vaswani.infer.convert.weights import Weights
@@ -57,7 +57,7 @@ def read(folder: Path) -> Imported:
     params, metadata = load(folder / NAME)
     step = metadata.get("step", "0")
     if not re.fullmatch(r"[0-9]{1,10}", step) or int(step) > LARGEST:
-        raise UserError(f"{folder / NAME}: damaged: its step is {shown(step)}")
+        raise UserError(f"{folder / NAME}: damaged: its step is {format_value(step)}")
 
     weights = Weights(folder / NAME, params)
     config = read_config(folder)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 OUR_ACTIVATIONS = {
     "relu": "relu",
@@ -94,7 +94,7 @@ def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule])
         if key not in settings:
             raise UserError(f"{source}: damaged: it has no {key!r}")
         if not rule.fits(settings[key]):
-            raise UserError(f"{source}: {key} is {shown(settings[key])}; it must be {rule.described}")
+            raise UserError(f"{source}: {key} is {format_value(settings[key])}; it must be {rule.described}")
 
 
 def require(source: object, settings: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def require(source: object, settings: dict[str, Any], values: Mapping[str, Any])
     for key, supported in values.items():
         value = settings.setdefault(key, supported)
         if type(value) is not type(supported) or value != supported:
-            raise UserError(f"{source}: {key}={shown(value)} is not supported; it must be {supported!r}")
+            raise UserError(f"{source}: {key}={format_value(value)} is not supported; it must be {supported!r}")
 
 
 def head_width(source: object, d_model: int, heads: int) -> int:

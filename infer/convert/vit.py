@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.infer.convert import bert, table
 from vaswani.infer.convert.folders import Imported, nested
 from vaswani.infer.convert.settings import BOOL, LARGEST, SIZE, Rule, configure, obey, require
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
+from vaswani.read_json import read_json
 from vaswani.tasks.vision import image_config
 
 _TABLE = """

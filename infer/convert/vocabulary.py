@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from vaswani.checked_json import read_json
 from vaswani.data.imported import is_of_tokenizers
 from vaswani.data.symbols import SPECIALS
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
 from vaswani.infer.convert.settings import ID
 from vaswani.infer.convert.table import AXES
+from vaswani.read_json import read_json
 
 # Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
 # then a float32's resolution of the other's.
 COPY_BIAS = -30.0
-_NO_LIMIT = 2**100  # transformers writes a length of 10^30 for none
 
 
 def our_rows(source: object, size: int, *, pad: int, start: int, eos: int, unk: int) -> list[int]:
@@ -126,14 +125,14 @@ def _check_class(folder: Path, kind: str) -> None:
         given = tokenizer_settings(folder, name).get("tokenizer_class") or kind
         if given not in (kind, f"{kind}Fast"):
             raise UserError(
-                f"{folder / name}: tokenizer_class is {shown(given)}; without tokenizer.json it must be {kind}"
+                f"{folder / name}: tokenizer_class is {format_value(given)}; without tokenizer.json it must be {kind}"
             )
 
 
 def tokenizer_settings(folder: Path, name: str = "tokenizer_config.json") -> dict[str, Any]:
     """Returns what a file says of a folder's tokenizer; nothing if it is not there."""
     path = folder / name
-    return read_json(path, dict, widest=_NO_LIMIT) if path.is_file() else {}
+    return read_json(path, dict) if path.is_file() else {}
 
 
 def read_vocabulary(path: Path, size: int) -> dict[str, int]:
@@ -143,7 +142,9 @@ def read_vocabulary(path: Path, size: int) -> dict[str, int]:
     tokens = read_json(path, {"<unk>": int})
     for piece, number in tokens.items():
         if not ID.fits(number) or number >= size:
-            raise UserError(f"{path}: the id of {shown(piece)} is {shown(number)}; it must be below {size}")
+            raise UserError(
+                f"{path}: the id of {format_value(piece)} is {format_value(number)}; it must be below {size}"
+            )
     if len(set(tokens.values())) < len(tokens):
         raise UserError(f"{path}: two of its pieces have the same id")
     return tokens

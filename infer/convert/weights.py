@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 
 
 class Weights:
@@ -29,7 +29,9 @@ class Weights:
         for name in arrays:
             same = self._file_names.setdefault(rename(name), name)
             if same != name:
-                raise self.wrong(f"{shown(same)} and {shown(name)} are the same weight; only one may be present")
+                raise self.wrong(
+                    f"{format_value(same)} and {format_value(name)} are the same weight; only one may be present"
+                )
 
     def renamed(self, rename: Callable[[str], str]) -> "Weights":
         """Returns the same arrays, none of them read, under other names; raises as the constructor."""
@@ -48,16 +50,16 @@ class Weights:
           UserError: it is absent, of another shape or not of a floating type, or not all of it is finite.
         """
         if name not in self._file_names:
-            raise self.wrong(f"{shown(name)} is missing")
+            raise self.wrong(f"{format_value(name)} is missing")
         file_name = self._file_names[name]
         array = self._arrays[file_name]
         if array.dtype != np.float32:
-            raise self.wrong(f"{shown(file_name)} is of type {array.dtype}, which is not a floating one")
+            raise self.wrong(f"{format_value(file_name)} is of type {array.dtype}, which is not a floating one")
         if not _fits(array, shape) or not array.size:
             expected = str(shape).replace("-1", "any")
-            raise self.wrong(f"{shown(file_name)} is of shape {array.shape}; it must be {expected}")
+            raise self.wrong(f"{format_value(file_name)} is of shape {array.shape}; it must be {expected}")
         if not np.isfinite(array).all():
-            raise self.wrong(f"{shown(file_name)} is not finite")
+            raise self.wrong(f"{format_value(file_name)} is not finite")
         self._unread.discard(file_name)
         return array
 
@@ -74,7 +76,7 @@ class Weights:
         copies = [self.take(name, *shape) for name in present]
         for name, copy in zip(present[1:], copies[1:], strict=True):
             if not np.array_equal(copies[0], copy):
-                raise self.wrong(f"{shown(present[0])} and {shown(name)} differ; its settings tie them")
+                raise self.wrong(f"{format_value(present[0])} and {format_value(name)} differ; its settings tie them")
         return copies[0]
 
     def check_layers(self, N: int) -> None:
@@ -95,7 +97,7 @@ class Weights:
         unread.sort()
         if unread:
             more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-            raise self.wrong(f"{shown(unread[0])}{more}: a model of these settings has no such weight")
+            raise self.wrong(f"{format_value(unread[0])}{more}: a model of these settings has no such weight")
 
     def wrong(self, reason: str) -> UserError:
         """Returns the error that says that these weights do not fit the settings, and why."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from vaswani.data.pipeline import OnePass
 from vaswani.infer.evaluate.record import provenance
 from vaswani.infer.runs import Run, corpus_named, key_named, user_error_if_too_long
-from vaswani.numbers import counted, from_nll
+from vaswani.numbers import from_nll, pluralize
 from vaswani.progress import Progress
 from vaswani.run.averaging import named_steps
 from vaswani.run.distributed import is_main
@@ -101,7 +101,7 @@ def table(record: dict[str, Any]) -> str:
     steps = named_steps(record["checkpoints"])
     article = "an" if unit == "image" else "a"
     lines = [
-        f"{record['data']}: {counted(record[f'{unit}s'], f'{unit}s')}, {steps}",
+        f"{record['data']}: {pluralize(record[f'{unit}s'], f'{unit}s')}, {steps}",
         "",
         f"{'nll':<16} {record['nll']:8.4f}   nats {article} {unit}",
     ]

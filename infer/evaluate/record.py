@@ -11,11 +11,11 @@ from typing import Any
 
 import jax
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import output_file, write_text, writing
 from vaswani.infer.runs import Run, as_one
 from vaswani.infer.scores.bleu import ORACLE
+from vaswani.read_json import read_json
 from vaswani.run.builtin import is_builtin
 from vaswani.run.config import SPLITS
 from vaswani.run.distributed import is_main

@@ -11,7 +11,7 @@ from vaswani.infer.runs import Run, as_one, corpus_named, key_named
 from vaswani.infer.scores.pairs import language_of, read_pair
 from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translation, Translator, note_unknown
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 from vaswani.run.averaging import named_steps
 from vaswani.run.config import SPLITS
@@ -46,7 +46,7 @@ def open_sentences(name: str, spec: str) -> Sentences:
     """
     corpus = open_corpus(spec)
     if corpus.sides == 1:
-        raise UserError(f"{spec}: this is a text; only pairs can be translated, as in tsv:FILE")
+        raise UserError(f"{spec}: it is monolingual; only pairs can be translated, as in tsv:FILE")
     pairs = list(corpus.pairs())
     sources = [source for source, _ in pairs]
     references = [reference for _, reference in pairs]
@@ -108,5 +108,5 @@ def headline(record: dict[str, Any]) -> str:
         search += f", length penalty {record['length_penalty']}"
     if record["stopping"] != "exact":
         search += f", stopping {record['stopping']}"
-    sentences = counted(record["sentences"], "sentences")
+    sentences = pluralize(record["sentences"], "sentences")
     return f"{record['data']}: {sentences}, {search}, {named_steps(record['checkpoints'])}"

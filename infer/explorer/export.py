@@ -14,15 +14,15 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from sentencepiece import sentencepiece_model_pb2
 
-from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.convert.check import KNOWN_NORMS, check_holds, widths_and_switches
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.runs import Run, check_finite
 from vaswani.model.config import ModelConfig
+from vaswani.read_json import read_json
 from vaswani.run.averaging import list_checkpoints, load_choice
 from vaswani.run.parameters import count_parameters, params_sha256
 
@@ -211,6 +211,6 @@ def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -
 
 def page(data: dict[str, Any]) -> str:
     """Returns the page of what `as_json` returns, as text."""
-    template = assembled(TEMPLATE)
+    template = read_template(TEMPLATE)
     before, after = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__DATA__")
-    return f"{before}{embedded(data)}{after}"
+    return f"{before}{script_json(data)}{after}"

@@ -18,7 +18,7 @@ import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float
 
-from vaswani.errors import UserError, shown
+from vaswani.errors import UserError, format_value
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.attention.maps import padded_row
 from vaswani.infer.runs import Run, finite, user_error_if_too_long
@@ -59,7 +59,7 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
     """
     _check_form(patch)
     tokenizer = run.tokenizer
-    source_ids = [*tokenizer.encode(source), EOS]
+    source_ids = tokenizer.source_ids(source)
     predicted_ids = [*tokenizer.target.encode(target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     source_tokens = Tokens.of(jnp.asarray(padded_row(run.model_config, source_ids)))
@@ -75,7 +75,7 @@ def _check_form(patch: Any) -> None:
     values = patch.values() if isinstance(patch, Mapping) else [patch]
     has_form = all(isinstance(new, Mapping) and all(isinstance(key, Integral) for key in new) for new in values)
     if patch is not None and not has_form:
-        raise UserError(f"patch is {shown(patch)}; it must be {{name: {{position: value}}}}")
+        raise UserError(f"patch is {format_value(patch)}; it must be {{name: {{position: value}}}}")
 
 
 def record(

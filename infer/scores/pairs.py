@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vaswani.data.lines import read_lines
 from vaswani.errors import UserError
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 
 
 def read_pair(left: str | Path, right: str | Path) -> tuple[list[str], list[str]]:
@@ -26,7 +26,7 @@ def check_equal(left: str | Path, left_lines: list[str], right: str | Path, righ
     """Raises a `UserError` unless two files, of which these are the lines, have as many."""
     if len(left_lines) != len(right_lines):
         raise UserError(
-            f"unequal line counts: {left} has {counted(len(left_lines), 'lines')}, {right} has {len(right_lines):,}; "
+            f"unequal line counts: {left} has {pluralize(len(left_lines), 'lines')}, {right} has {len(right_lines):,}; "
             "line i of one must correspond to line i of the other"
         )
 

@@ -20,9 +20,9 @@ from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_text, writing
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.ids import EOS
 from vaswani.infer.attention.page import labels
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.stream import chunks
 from vaswani.infer.translate.translator import row_lengths, search_of
@@ -113,9 +113,10 @@ def beam_tree(
       UserError: the line has no subword, or too many.
     """
     assert decoding.sampling is None and decoding.groups == 1, "only a plain search is a beam"
-    source_ids = [*tokenizer.encode(text), EOS]
-    if not 1 < len(source_ids) <= LONGEST:
-        raise UserError(f"a sentence of {len(source_ids) - 1} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
+    source_ids = tokenizer.source_ids(text)
+    subwords = len(source_ids) - len(tokenizer.source_end)
+    if not 1 <= subwords < LONGEST:
+        raise UserError(f"a sentence of {subwords} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
     model = model_or_ensemble(model_config)
     lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled
@@ -262,6 +263,6 @@ def explained(
 
 def page(trees: Sequence[BeamTree]) -> str:
     """Returns the page of one or more searches, as text."""
-    template = assembled(TEMPLATE)
+    template = read_template(TEMPLATE)
     before, after = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__DATA__")
-    return f"{before}{embedded([tree.as_json() for tree in trees])}{after}"
+    return f"{before}{script_json([tree.as_json() for tree in trees])}{after}"

@@ -18,18 +18,16 @@ import numpy as np
 from jax.sharding import Mesh
 
 from vaswani.data.length_batches import LengthBatch, length_batches
-from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import STAND_IN, Tokenizer
-from vaswani.errors import UserError
-from vaswani.ids import EOS, UNK
+from vaswani.errors import UserError, note
+from vaswani.ids import UNK
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
+from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
 from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
 from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
-from vaswani.notes import note
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.run.sharding import data_mesh, place_params, row_parts, shard_rows
 from vaswani.search.beam import beam_search
 from vaswani.search.diverse import diverse_search
@@ -77,7 +75,7 @@ class Translation(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A line, or a piece of one that is too long, as the model reads it: subwords and EOS. `line` is its number."""
+    """A line, or a piece of one that is too long, as the model reads it, mostly with EOS. `line` is its number."""
 
     line: int
     ids: list[int]
@@ -88,7 +86,7 @@ NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 def row_lengths(configs: Sequence[CommonConfig], max_input: int = MAX_INPUT) -> list[int]:
     """Returns the lengths of rows, shortest first; the last is the most that `max_input` and every model allow."""
-    limits = [config.encoding.limit or max_input for config in configs]
+    limits = [config.limit or max_input for config in configs]
     longest = min(max_input, *limits)
     powers = [SHORTEST_ROW << n for n in range(longest.bit_length())]
     return [*(length for length in powers if length < longest), longest]
@@ -103,6 +101,7 @@ class Translator:
       decoding: options of beam search or sampling; line i's samples depend only on the seed, on i and on the line.
       max_input: source subwords (EOS included) beyond which a line is split; at most the model's learned positions.
       batch_tokens: source positions in a full batch, None for `full_batch`; fewer for beams above `WIDE_BEAM`.
+      split_sentences: whether the sentences of a line are translated one by one, as if the line were too long.
       mesh: devices to shard batches over, by rows; None for all of them (`run.sharding.data_mesh()`). With several
         processes each translates its share, and each gets all translations.
 
@@ -118,6 +117,7 @@ class Translator:
         *,
         max_input: int = MAX_INPUT,
         batch_tokens: int | None = None,
+        split_sentences: bool = False,
         mesh: Mesh | None = None,
     ) -> None:
         if decoding.beam > tokenizer.vocab_size:
@@ -132,10 +132,11 @@ class Translator:
         self._batch_tokens = tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         on_one_cpu = self._mesh.size == 1 and platform == "cpu"
         self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
-        limits = [config.encoding.limit for config in configs if config.encoding.limit]
+        limits = [config.limit for config in configs if config.limit]
         self._positions = min(limits, default=None)  # of the shortest table of learned positions
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
+        self.split_sentences = split_sentences
         model = model_or_ensemble(model_config)
         given = len(tokenizer.target.begin)
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat, given=given)
@@ -172,7 +173,7 @@ class Translator:
         rows: list[_Row] = []
         for line, text in enumerate(texts, first_line):
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
-            rows += [_Row(line, [*ids, EOS]) for ids in pieces]
+            rows += [_Row(line, [*ids, *self.tokenizer.source_end]) for ids in pieces]
 
         # The parameters once, where the mesh has them; then all rows, by length.
         with jax.set_mesh(self._mesh):
@@ -198,17 +199,19 @@ class Translator:
         Raises:
           UserError: there are several, and the line `must_be_whole`.
         """
-        if is_blank(text):
+        if self.tokenizer.is_blank(text):
             return []
-        pieces = [ids for ids in self._cut(text) if ids]
-        if len(pieces) <= 1:
-            return pieces
-        if must_be_whole:
-            raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
-        note(
-            f"line {line} has more than {self._max_input - 1} subwords; it is translated in {len(pieces)} pieces",
-            "warning",
-        )
+        sentences = source_sentences(self.tokenizer, text) if self.split_sentences else [text]
+        pieces = [ids for sentence in sentences for ids in self._cut(sentence) if ids]
+        if len(pieces) > 1 and must_be_whole:
+            raise UserError(
+                f"line {line} is not translated in one piece, so nothing can be required of its translation"
+            )
+        if len(pieces) > len(sentences):
+            note(
+                f"line {line} has more than {self._max_input - 1} subwords; it is translated in {len(pieces)} pieces",
+                "warning",
+            )
         return pieces
 
     def _cut(self, text: str) -> list[list[int]]:
@@ -336,10 +339,7 @@ class Translator:
             room = self._positions
             cure = "the model has no more learned positions"
         if needed > max(room, 1):
-            raise UserError(
-                f"line {row.line}: its translation may have {room} subwords, and what is required takes {needed};"
-                f" {cure}"
-            )
+            raise UserError(f"line {row.line}: the required text takes {needed} subwords; the limit is {room}: {cure}")
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
@@ -426,10 +426,34 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
     return Translation(tuple(joined))
 
 
+def source_sentences(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Returns the sentences of one or more lines, each with what its line begins with: a language, or a task."""
+    sentences = []
+    for line in text.split("\n"):
+        leading = tokenizer.leading(line)
+        sentences += [leading + sentence for sentence in sentences_of(line[len(leading) :])]
+    return sentences
+
+
+def count_several(texts: Sequence[str]) -> int:
+    """Returns how many of the texts have several sentences."""
+    return sum(len(sentences_of(text)) > 1 for text in texts)
+
+
+def note_several(several: int, lines: int, cure: str) -> None:
+    """Warns of lines with several sentences, if there are any, and names the cure."""
+    if several:
+        note(
+            f"several sentences in {several:,} of {pluralize(lines, 'lines')}: a model trained on single ones may "
+            f"translate only the first; {cure} translates each",
+            "warning",
+        )
+
+
 def note_unknown(count: int, what: str = "text") -> None:
     """Says on stderr how many symbols of what was read the vocabulary lacks, if any."""
     if count:
-        symbols = counted(count, f"symbols of the {what}")
+        symbols = pluralize(count, f"symbols of the {what}")
         note(f"not in the vocabulary, and so read as unknown: {symbols}")
 
 

@@ -33,9 +33,9 @@ from absl import flags
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.ids import EOS
+from vaswani.machine import cpus
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer, init_params
-from vaswani.processors import cpus
 from vaswani.search.beam import beam_search
 from vaswani.search.scoring import forced_log_probs
 from vaswani.search.state import run_search

@@ -24,7 +24,7 @@ from ml_collections import config_flags
 
 from vaswani.command import run
 from vaswani.errors import UserError
-from vaswani.table import as_text
+from vaswani.train.table import as_text
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "what is trained, any task on text; default: see above")
 _SMALL = "a small model"

@@ -34,7 +34,7 @@ from vaswani.data.pipeline import TrainingBatches
 from vaswani.data.prepared import Prepared
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.memory import largest_resident
+from vaswani.machine import largest_resident
 
 
 def write_corpus(path: Path, pairs: int) -> None:

@@ -33,7 +33,7 @@ from vaswani.infer.scores.pairs import read_pair
 from vaswani.infer.translate.options import chosen
 from vaswani.infer.translate.translator import Translator
 from vaswani.run.folder import cpu_model
-from vaswani.table import Table, as_text, number
+from vaswani.train.table import Table, as_text, number
 
 BATCH = 2_048  # CTranslate2's source subwords in a batch, as many as ours; it sorts sentences by length, too
 LONGEST = 256  # subwords of CTranslate2's outputs
@@ -192,7 +192,7 @@ def export(options: Any, folder: Path) -> ConfigDict:
     search = {  # as in the README of the export
         "beam_size": decode.beam,
         "length_penalty": decode.alpha,
-        "max_decoding_length": min(run.model_config.encoding.limit or LONGEST, LONGEST),
+        "max_decoding_length": min(run.model_config.limit or LONGEST, LONGEST),
         "min_decoding_length": 0,
         "suppress_sequences": [["<pad>"], ["<s>"]],
     }

@@ -33,7 +33,7 @@ from lab.benchmarks.decoding import timed
 from vaswani.command import run
 from vaswani.data.batching import random_batch
 from vaswani.errors import UserError
-from vaswani.memory import largest_resident
+from vaswani.machine import largest_resident
 from vaswani.model.config import ModelConfig
 
 TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step, a multiple of --length", lower_bound=1)

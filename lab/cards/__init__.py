@@ -6,7 +6,7 @@ from lab.cards import of_tables
 from lab.cards.card import Card, counts, table
 from lab.studies.index import studies
 from vaswani.paper.records import Records
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 
 def cards(records: Records) -> list[Card]:

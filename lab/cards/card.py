@@ -21,12 +21,12 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.reproduce.command import RECORDS, obstacle
-from vaswani.intervals import half_interval, with_interval
 from vaswani.paper.records import RunRecord
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value, trained
-from vaswani.table import NOT_RUN, Code, Table, mean, number
+from vaswani.train.intervals import half_interval, with_interval
+from vaswani.train.table import NOT_RUN, Code, Table, mean, number
 
 OPEN, NO_RULE, UNTRAINED = "open", "no rule", "did not train"
 VERDICTS = ("shown", "refuted", "neither", "met", "not met", UNTRAINED, OPEN, NOT_RUN, NO_RULE)

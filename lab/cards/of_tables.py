@@ -36,7 +36,7 @@ from vaswani.paper.tables.trend import (
     spread_of_seeds,
     with_the_sign,
 )
-from vaswani.table import NOT_RUN, difference, number
+from vaswani.train.table import NOT_RUN, difference, number
 
 CLOSE = 0.1  # by which a measured exponent may differ from the paper's
 POWERS = {"O(1)": 0, "O(n)": 1, "O(n/r)": 1}  # of n

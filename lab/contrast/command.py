@@ -8,15 +8,15 @@ import numpy as np
 from lab.contrast.pairs import Pairs, minimal_pairs, shown
 from lab.contrast.sentences import RELATIONS
 from lab.evaluation import evaluation_file
-from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.perplexity import line_log_probs
-from vaswani.intervals import wilson
 from vaswani.paper.heads.measure import direction
-from vaswani.table import Table, as_text, number
+from vaswani.read_json import read_json
+from vaswani.train.intervals import wilson
+from vaswani.train.table import Table, as_text, number
 
 
 def main(options: Any) -> None:

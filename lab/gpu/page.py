@@ -12,10 +12,10 @@ from typing import Any
 from lab.gpu import program
 from lab.gpu.parts import PARTS
 from lab.gpu.sitting import RECORDS, read_records
-from vaswani.checked_json import read_json_lines
 from vaswani.command import run
 from vaswani.paper.published import TABLE3, TIMES
-from vaswani.table import NOT_RUN, Table, as_markdown, number
+from vaswani.read_json import read_json_lines
+from vaswani.train.table import NOT_RUN, Table, as_markdown, number
 
 OURS = Path(__file__).with_name(RECORDS)
 PROGRAMS = Path(__file__).with_name("programs.jsonl")

@@ -22,9 +22,9 @@ from absl import flags
 
 from vaswani.command import run
 from vaswani.files import write_text
-from vaswani.table import Table, as_text
 from vaswani.train.aot.hlo import size
 from vaswani.train.compile import prepare
+from vaswani.train.table import Table, as_text
 
 SMALL = 2_000_000  # bytes, below which a kernel is little more than its launch
 NO_KERNEL = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "iota"}

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from vaswani.checked_json import read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_text
+from vaswani.read_json import read_json_lines
 
 RECORDS = "records.jsonl"
 SCHEMA = {"part": str, "commit": str, "machine": dict, "seconds": float, "found": dict}

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from lab.evaluation import evaluation_file
-from vaswani.checked_json import read_json
 from vaswani.data.batching import Batch, TextBatch
 from vaswani.data.pipeline import text_batches
 from vaswani.errors import UserError
@@ -17,9 +16,10 @@ from vaswani.files import write_json
 from vaswani.infer.runs import Run, open_run
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
-from vaswani.table import Table, as_text
+from vaswani.read_json import read_json
 from vaswani.tasks.texts import open_text
 from vaswani.tokens import Tokens
+from vaswani.train.table import Table, as_text
 
 BANDS = ((0, 0), (1, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 127))  # of the printed table
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vaswani.checked_json import read_json_lines
 from vaswani.files import write_text
-from vaswani.markers import rewritten
 from vaswani.paper.drawing import drawn
-from vaswani.table import Table, as_markdown
+from vaswani.paper.markers import replace_block
+from vaswani.read_json import read_json_lines
+from vaswani.train.table import Table, as_markdown
 
 RECORDS = Path("lab/lockstep/records.jsonl")
 FIGURE = Path("lab/lockstep/figure.svg")
@@ -44,7 +44,7 @@ def read() -> list[dict[str, Any]]:
 
 def page(cases: list[dict[str, Any]]) -> str:
     """Returns the page with the table in it."""
-    return rewritten(PAGE, BEGIN, END, as_markdown(table(cases)))
+    return replace_block(PAGE, BEGIN, END, as_markdown(table(cases)))
 
 
 def table(cases: list[dict[str, Any]]) -> Table:

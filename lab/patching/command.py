@@ -13,12 +13,12 @@ from vaswani.files import write_json, write_text
 from vaswani.infer.evaluate.record import provenance
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
-from vaswani.intervals import wilson
-from vaswani.markers import rewritten
 from vaswani.paper.heads.measure import direction
+from vaswani.paper.markers import replace_block
 from vaswani.progress import Progress
 from vaswani.run.folder import as_json
-from vaswani.table import Table, as_markdown, as_text
+from vaswani.train.intervals import wilson
+from vaswani.train.table import Table, as_markdown, as_text
 
 RECORD = Path("lab/patching/record.json")
 PAGE = Path("docs/inside.md")
@@ -58,7 +58,7 @@ def main(options: Any) -> None:
 
 def page(result: dict[str, Any]) -> str:
     """Returns the page with the table of the result in it, without the title, which the text before it says."""
-    return rewritten(PAGE, BEGIN, END, as_markdown(table(result)._replace(title="")))
+    return replace_block(PAGE, BEGIN, END, as_markdown(table(result)._replace(title="")))
 
 
 def measure(run: Run, cases: int) -> dict[str, Any]:

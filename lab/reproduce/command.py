@@ -16,7 +16,7 @@ from vaswani.files import output_folder
 from vaswani.paper.provenance import ROOT, caveats
 from vaswani.paper.records import RunRecord, find_records, read_run, without_flags
 from vaswani.paper.rows import identity, is_of
-from vaswani.table import Table, as_text, number
+from vaswani.train.table import Table, as_text, number
 
 RECORDS = (ROOT / "paper" / "records", ROOT / "lab" / "studies")  # the folders of the records that come with the code
 COMPARED = ("perplexity", "nll", "accuracy", "f1", "sacrebleu", "exact_match")

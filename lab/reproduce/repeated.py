@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.reproduce.compare import loss_of, processor, same_parameters, verdict_of
-from vaswani.checked_json import read_json_lines
 from vaswani.paper.provenance import ROOT
 from vaswani.paper.records import RunRecord, save
-from vaswani.table import Table, number
+from vaswani.read_json import read_json_lines
+from vaswani.train.table import Table, number
 
 FILE = ROOT / "lab" / "reproduce" / "repeated.jsonl"
 SCHEMA = {

@@ -10,13 +10,13 @@ import numpy as np
 from scipy import stats
 
 from lab.residuals.design import APART, BASE, CELLS, COLLAPSED, DEPTHS, NORMS, Cell, seeds
-from vaswani.checked_json import check, read_json, read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_text
-from vaswani.markers import rewritten
 from vaswani.numbers import from_nll
 from vaswani.paper.drawing import colour, drawn
-from vaswani.table import NOT_RUN, Table, as_markdown, number
+from vaswani.paper.markers import replace_block
+from vaswani.read_json import check, read_json, read_json_lines
+from vaswani.train.table import NOT_RUN, Table, as_markdown, number
 
 RECORDS = Path("lab/residuals/records.jsonl")
 FIGURE = Path("lab/residuals/figure.svg")
@@ -84,7 +84,7 @@ def read() -> Runs:
 def page(runs: Runs) -> str:
     """Returns the page with the table in it, or before all runs are there with a word."""
     text = as_markdown(table(runs)) if is_complete(runs) else NOT_RUN
-    return rewritten(PAGE, BEGIN, END, text)
+    return replace_block(PAGE, BEGIN, END, text)
 
 
 def table(runs: Runs) -> Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 from lab.scaling import cases as scaling
 from vaswani.command import run
 from vaswani.files import write_text
-from vaswani.markers import rewritten
+from vaswani.paper.markers import replace_block
 from vaswani.paper.records import save
 
 PAGE = Path("docs/scaling.md")
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> None:
         made[case.name] = scaling.make_record(case)
         save(scaling.RECORDS, made[case.name])
     tables = scaling.tables(made)
-    write_text(PAGE, rewritten(PAGE, BEGIN, END, tables))
+    write_text(PAGE, replace_block(PAGE, BEGIN, END, tables))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vaswani.checked_json import read_json_lines
 from vaswani.errors import UserError
+from vaswani.read_json import read_json_lines
 from vaswani.run.folder import git
-from vaswani.table import Markdown, Table, as_markdown
 from vaswani.train.aot.gpus import cudnn_calls
 from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB
 from vaswani.train.aot.report import estimate
+from vaswani.train.table import Markdown, Table, as_markdown
 
 RECORDS = Path("paper/records/compiled.jsonl")
 MEASURED = Path("lab/gpu/records.jsonl")

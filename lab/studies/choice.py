@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import dagger_notes_on, identity, load, marked
 from vaswani.run.folder import as_json
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.table import NOT_RUN, Table, number
 
 _DIVERGED = re.compile(r"update \d+: the loss is \S+ and the gradient norm ")  # of train.metrics.NotFiniteError
 

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import Card
-from vaswani.intervals import with_interval
 from vaswani.paper.launch import folder_of, sweep, train
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import paired_differences
-from vaswani.table import Table
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import Table
 
 Runs = dict[str, RowRuns]  # by the name of a row
 Column = Callable[[str, Runs], str]  # the cell of the row of this name

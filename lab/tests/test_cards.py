@@ -38,7 +38,7 @@ from vaswani.paper.results import write_record
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables import table2, table3
 from vaswani.paper.tables.trend import Correlation
-from vaswani.table import as_csv, as_markdown, as_text
+from vaswani.train.table import as_csv, as_markdown, as_text
 
 EMPTY = Records([], [], [], [])
 

@@ -22,7 +22,7 @@ from lab.studies.scores.design import CHOSEN, RATES
 from tests.planted import plant, planted_config, scores
 from vaswani.paper.records import find_records
 from vaswani.paper.rows import row_runs
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 DEEP = f"{norms.FILE}:post-12-4"
 DIRTY = {"git": {"commit": "0" * 40, "dirty": True}}

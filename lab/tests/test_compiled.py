@@ -9,7 +9,7 @@ from lab.scaling import __main__ as scaling
 from lab.scaling import cases as library
 from tests.conftest import ROOT
 from tests.train.test_compile import check
-from vaswani.markers import rewritten
+from vaswani.paper.markers import replace_block
 from vaswani.train.aot.hardware import CHIPS
 from vaswani.train.aot.report import estimate
 
@@ -21,7 +21,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 
 def test_the_page_shows_the_committed_records(records: dict[str, dict[str, Any]]) -> None:
-    page = rewritten(scaling.PAGE, scaling.BEGIN, scaling.END, library.tables(records))
+    page = replace_block(scaling.PAGE, scaling.BEGIN, scaling.END, library.tables(records))
     assert page == scaling.PAGE.read_text(encoding="utf-8"), "run python -m lab.scaling"
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.html import assembled
 from vaswani.infer.attention import page
 from vaswani.infer.demo import server
+from vaswani.infer.html import read_template
 from vaswani.infer.translate import explain
 
 PAGES = (page.TEMPLATE, server.PAGE, explain.TEMPLATE)
@@ -51,7 +51,7 @@ def test_the_formula_is_that_of_the_standard() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("template", PAGES, ids=lambda path: path.name)
 def test_ink_is_readable_on_every_weight(template: Path, scheme: str) -> None:
-    colours = themes(assembled(template))[scheme]
+    colours = themes(read_template(template))[scheme]
     paper, heat = colours["paper"], colours["heat"]
     for thousandths in range(1001):
         assert contrast(colours["ink"], mixed(paper, heat, thousandths / 1000)) >= 4.5, thousandths

@@ -7,7 +7,7 @@ import pytest
 from lab.benchmarks.cost import corpus, devices, growth, sizes, table
 from tests import commands
 from vaswani.errors import UserError
-from vaswani.processors import cpus
+from vaswani.machine import cpus
 
 GROWTH: dict[str, Any] = {
     "grows": "length",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.checked_json import read_json_lines
+from vaswani.read_json import read_json_lines
 
 ROOT = Path(__file__).parent.parent.parent
 STUDIES = {

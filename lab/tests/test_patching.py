@@ -10,11 +10,11 @@ import pytest
 from lab.patching import command
 from lab.patching.pairs import minimal_pairs
 from tests import tiny
-from vaswani.checked_json import read_json
 from vaswani.data.grammar.lexicon import NOUNS
 from vaswani.errors import UserError
 from vaswani.infer.inside.trace import trace
 from vaswani.infer.runs import Run, open_run
+from vaswani.read_json import read_json
 
 ROOT = Path(__file__).parent.parent.parent
 MEASURED = {

@@ -15,7 +15,7 @@ from lab.studies.index import STUDIES, studies
 from tests.conftest import ROOT
 from vaswani.paper.records import Records
 from vaswani.paper.rows import load
-from vaswani.table import as_text
+from vaswani.train.table import as_text
 
 
 def test_every_folder_with_a_study_is_in_the_index() -> None:

@@ -40,11 +40,11 @@ from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
 from vaswani.run.folder import model_config
-from vaswani.table import Table
 from vaswani.tasks.loss import Loss
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.metrics import NotFiniteError, Reporter
 from vaswani.train.step import Sums
+from vaswani.train.table import Table
 
 EMPTY = Records([], [], [], [])
 

@@ -38,7 +38,7 @@ class Heads(nn.Module):
     """
 
     config: ModelConfig
-    encoding: NoPositions  # `NoPositions()` in cross-attention and in linear attention
+    encoding: NoPositions  # `NoPositions` in cross-attention and in linear attention
     gain: float = 1.0
 
     def setup(self) -> None:
@@ -93,7 +93,7 @@ class Heads(nn.Module):
         # What positions add, where they act inside attention.
         bias_bhts = self.encoding.bias(positions_bt, positions_bs, table_rh)
         if self.encoding.distances:
-            distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+            distance_btsr = clipped_distances(positions_bt, positions_bs, self.config.max_distance)
             bias_bhts = relative_scores(q_bhtk, self.relative_k, distance_btsr, self.config.scale_attention)
         return scores_bhts if bias_bhts is None else scores_bhts + bias_bhts
 
@@ -103,7 +103,7 @@ class Heads(nn.Module):
         q_bhtk = self._project(x_btd, self.wq, self.bq)
         if self.config.qk_norm:
             q_bhtk = self.q_norm(q_bhtk)
-        return self.encoding.rotate(q_bhtk, positions_bt)
+        return self.encoding.queries(q_bhtk, positions_bt)
 
     def keys_values(self, x_bsd: Float[Array, "b s d"], positions_bs: Int[Array, "b s"]) -> KeysValues:
         """Returns K W^K and V W^V of every head; keys are already rotated where positions are rotary."""
@@ -111,7 +111,7 @@ class Heads(nn.Module):
         k_bhsk = self._project(x_bsd, self.wk, self.bk)
         if self.config.qk_norm:
             k_bhsk = self.k_norm(k_bhsk)
-        k_bhsk = self.encoding.rotate(k_bhsk, positions_bs)
+        k_bhsk = self.encoding.keys(k_bhsk, positions_bs)
         v_bhse = self._project(x_bsd, self.wv, self.bv)
         return KeysValues(k_bhsk, v_bhse, positions_bs)
 
@@ -192,7 +192,7 @@ class MultiHeadAttention(Heads):
 
         heads_bhte, weights_bhts = attention(q_bhtk, k_bhsk, v_bhse, mask.dense_bts, scores, self.weights, drop)
         if self.encoding.distances:
-            distance_btsr = clipped_distances(positions_bt, positions_bs, self.encoding.max_distance)
+            distance_btsr = clipped_distances(positions_bt, positions_bs, c.max_distance)
             # Shaw's a^V_ij are added to the values, so their weighted sum is added to the heads.
             kept_bhts = weights_bhts.astype(x_btd.dtype)
             heads_bhte = heads_bhte + relative_values(kept_bhts, self.relative_v, distance_btsr)

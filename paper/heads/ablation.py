@@ -18,7 +18,6 @@ from vaswani.ids import BOS, EOS
 from vaswani.infer.attention.kinds import KINDS, TITLES
 from vaswani.infer.runs import Run
 from vaswani.infer.scores.forced import forced_batches
-from vaswani.intervals import Interval, bootstrap
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer
 from vaswani.paper.heads.measure import owners
@@ -26,8 +25,9 @@ from vaswani.paper.heads.roles import AnnotatedPair
 from vaswani.paper.heads.sample import RARE, Sample
 from vaswani.paper.heads.text import relation_label
 from vaswani.progress import Progress
-from vaswani.table import Table, as_text, number
 from vaswani.tokens import Tokens
+from vaswani.train.intervals import Interval, bootstrap
+from vaswani.train.table import Table, as_text, number
 
 FEW = 200  # sentences that common relations are measured on
 WIDTH = 8  # rows are padded to a multiple of this
@@ -88,7 +88,7 @@ class Forced:
             return np.asarray(most_probable(params, source_bs, target_in_bt)) == target_bt
 
         sides = (self.sources, self.target_inputs, self.targets)
-        batches = forced_batches(are_right, *sides, width=WIDTH, tokens=TOKENS, limit=config.encoding.limit)
+        batches = forced_batches(are_right, *sides, width=WIDTH, tokens=TOKENS, limit=config.limit)
         right_t = np.zeros(self.starts[-1], bool)
         for members, right_bt in batches:
             for row, member in enumerate(members):

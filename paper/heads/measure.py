@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from vaswani.checked_json import read_json
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_json
@@ -36,6 +35,7 @@ from vaswani.paper.heads.roles import (
 )
 from vaswani.paper.heads.sample import CASES, Sample, sample
 from vaswani.progress import Progress
+from vaswani.read_json import read_json
 from vaswani.run.builtin import is_builtin
 from vaswani.run.parameters import params_sha256
 
@@ -154,7 +154,7 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
     params = jax.device_put(model_run.params)  # once, not with each batch
     attention_maps = partial(compiled_maps(Transformer(config)), params)
-    limit = config.encoding.limit
+    limit = config.limit
     batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
     for members, batch_maps in batches:
         maps = {kind: np.asarray(weights_nbhts) for kind, weights_nbhts in batch_maps.items()}

@@ -12,7 +12,7 @@ from jaxtyping import Int, Num
 
 from vaswani.data.grammar.sentences import Example
 from vaswani.infer.attention.kinds import KINDS
-from vaswani.intervals import DRAWS, Interval, bootstrap, wilson
+from vaswani.train.intervals import DRAWS, Interval, bootstrap, wilson
 
 RELATIONS = {  # name: label
     "previous": "previous token",

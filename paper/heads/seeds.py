@@ -6,7 +6,7 @@ from typing import Any
 from vaswani.infer.attention.kinds import KINDS, TITLES
 from vaswani.paper.heads.roles import RELATIONS
 from vaswani.paper.heads.text import relation_label, stands_out
-from vaswani.table import Table, as_text, spread
+from vaswani.train.table import Table, as_text, spread
 
 
 def seeds_text(results: Sequence[dict[str, Any]]) -> str:

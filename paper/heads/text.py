@@ -4,7 +4,7 @@ from typing import Any
 
 from vaswani.infer.attention.kinds import KINDS, TITLES
 from vaswani.paper.heads.roles import RELATIONS
-from vaswani.table import Table, as_text, number
+from vaswani.train.table import Table, as_text, number
 
 
 def heads_text(result: dict[str, Any]) -> str:

@@ -26,12 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from vaswani.machine import cpus
 from vaswani.model.mixers.state import BeamState
 from vaswani.paper import published
 from vaswani.paper.tables.layer_costs import dependencies, operations, path_length, seconds, sequential_products
 from vaswani.paper.tables.layer_types import Layer, Sizes, layer, projections, recurrent_states
-from vaswani.processors import cpus
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 
 class Type(NamedTuple):

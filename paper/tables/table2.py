@@ -2,7 +2,6 @@
 
 from vaswani.errors import UserError
 from vaswani.infer.scores.bleu import TABLED
-from vaswani.intervals import with_interval
 from vaswani.paper.published import BIG_EN_FR_IN_THE_PROCEEDINGS, SUSTAINED, TABLE2, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, identity, load, row_runs
@@ -11,7 +10,8 @@ from vaswani.paper.tables.paired import compare_rows
 from vaswani.paper.tables.table3 import FILE as TABLE3_FILE
 from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, paired_differences, tested, trained
 from vaswani.run.folder import as_json
-from vaswani.table import NOT_RUN, Table, difference, mean, number, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, difference, mean, number, spread
 
 PAIRS = {"en-de": "English-German", "en-fr": "English-French"}
 SIZES = ("base", "big")

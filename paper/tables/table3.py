@@ -7,7 +7,6 @@ their differences from their own base row can be compared with the paper, see pa
 import math
 
 from vaswani.configs.ablations import ALL
-from vaswani.intervals import with_interval
 from vaswani.keys import flat
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3, TIMES
@@ -16,7 +15,8 @@ from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
 from vaswani.run.folder import model_config
-from vaswani.table import Table, difference, mean, number, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import Table, difference, mean, number, spread
 
 FILE = "configs/ablations.py"
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"

@@ -4,7 +4,7 @@ from vaswani.paper.published import TABLE4
 from vaswani.paper.records import PARSING, Records
 from vaswani.paper.rows import caveat_notes, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
-from vaswani.table import Table, difference, mean, number
+from vaswani.train.table import Table, difference, mean, number
 
 CONFIGS = {"WSJ only, discriminative": "configs/parsing.py:wsj", "semi-supervised": "configs/parsing.py:semi"}
 SMALL = "configs/parsing.py:small"

@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from vaswani.configs.small import SEEDS_BLEU, SEEDS_PERPLEXITY
-from vaswani.intervals import OUTSIDE
 from vaswani.paper.rows import RowRuns
-from vaswani.table import number
+from vaswani.train.intervals import OUTSIDE
+from vaswani.train.table import number
 
 DRAWS = 5000
 UNTRAINED = "did not train with base's schedule: with every seed its perplexity is more than twice base's"

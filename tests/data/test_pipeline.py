@@ -271,9 +271,7 @@ def test_evaluation_leaves_out_buckets_that_fill_no_batch() -> None:
     assert shapes([2, 9]) == [(2, 8), (1, 16)], "beyond the largest, it is doubled"
 
 
-@pytest.mark.parametrize(
-    "state", [[], {}, {"epoch": 1}, {"epoch": "1", "batch": 0}, {"epoch": -1, "batch": 0}, {"epoch": 2**64, "batch": 0}]
-)
+@pytest.mark.parametrize("state", [[], {}, {"epoch": 1}, {"epoch": "1", "batch": 0}, {"epoch": -1, "batch": 0}])
 def test_what_is_no_position_is_one_line(state: Any) -> None:
     with pytest.raises(UserError, match=r"^data position: .*; it must be the whole numbers epoch and batch$"):
         check_position(state)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vaswani.html import inline_scripts
+from vaswani.infer.html import inline_scripts
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node")

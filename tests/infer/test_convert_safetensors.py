@@ -97,17 +97,9 @@ def test_a_wrong_file_or_shape_is_one_line(exported: Path, tmp_path: Path) -> No
         safetensors.read(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("~nosuchuser/x", "there is no user nosuchuser"),
-        ("x" * 300, "no file can have this name"),
-        ("x/" * 3000, "no file can have this name"),
-    ],
-)
-def test_a_path_that_no_file_can_have_is_one_line(name: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"^--from=safetensors:[^\n]+: {why}[^\n]*$"):
-        command.read(f"safetensors:{name}", str(tmp_path / "run"))
+def test_the_home_of_nobody_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^--from=safetensors:[^\n]+: there is no user nosuchuser[^\n]*$"):
+        command.read("safetensors:~nosuchuser/x", str(tmp_path / "run"))
 
 
 def test_a_pipe_or_a_device_is_no_tokenizer(exported: Path, tmp_path: Path) -> None:

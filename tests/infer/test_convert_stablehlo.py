@@ -50,7 +50,8 @@ def test_it_runs_without_our_code(tmp_path: Path) -> None:
     assert np.load(tmp_path / "encoded.npy").shape == (2, 5, 8)
     real = target != 0
     assert np.abs(np.load(tmp_path / "logits.npy") - np.asarray(expected))[real].max() <= 1e-5
-    assert "any number of rows" in (tmp_path / "README.md").read_text()
+    readme = (tmp_path / "README.md").read_text()
+    assert "any number of rows" in readme and f"written by jax {jax.__version__}" in readme
 
 
 def test_learned_positions_limit_the_rows_and_what_it_cannot_hold_is_one_line(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_every_array_of_our_own_export_is_read(tmp_path: Path) -> None:
 VALUES = [
     ("gpt2", {"layer_norm_epsilon": float("nan")}, r"layer_norm_epsilon is nan; it must be a number above 0"),
     ("gpt2", {"n_inner": "abc"}, r"n_inner is 'abc'; it must be a whole number from 1 to 2\^24$"),
-    ("gpt2", {"n_layer": 10**400}, r"n_layer is a number of more than 64 bits"),
+    ("gpt2", {"n_layer": 10**400}, r"n_layer is 10+\.\.\.; it must be"),
     ("gpt2", {"n_positions": 41}, r"parameter positions is \(40, 16\); in the model of its config it is \(41, 16\)$"),
     ("gpt2", {"vocab_size": 1}, r"a vocabulary of 1 has no subwords besides the special ones$|have 280 embeddings"),
     ("bert", {"layer_norm_eps": float("inf")}, r"layer_norm_eps is inf; it must be a number above 0 and at most 1$"),

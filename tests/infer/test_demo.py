@@ -28,11 +28,11 @@ import vaswani.infer.demo.training
 from tests import tiny
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.html import assembled, embedded, inline_scripts, script_policy
 from vaswani.infer.demo.__main__ import main
 from vaswani.infer.demo.answers import Demo, check_sentence
 from vaswani.infer.demo.server import LARGEST, PAGE, listen
 from vaswani.infer.demo.training import examples, languages, marked, training_words
+from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.breaks import joined_by_script
 from vaswani.keys import short_names
@@ -156,6 +156,10 @@ def test_sentences_to_try_are_short_and_of_the_test_corpus(tmp_path: Path) -> No
 def demo(tmp_path: Path) -> Demo:
     run = open_run(tiny.write_run(tmp_path / "run"), "latest")
     return Demo([run], ["run"], {"beam": 1, "alpha": None, "extra_length": None})
+
+
+def test_a_text_is_split_as_the_command_does(demo: Demo) -> None:
+    assert demo.sentences("The dog. It is old!\nGood") == {"sentences": ["The dog.", "It is old!", "Good"]}
 
 
 @pytest.mark.slow
@@ -283,14 +287,14 @@ def test_what_the_page_says_at_first_is_text(server: ThreadingHTTPServer) -> Non
 def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server: ThreadingHTTPServer) -> None:
     status, headers, body = ask(server, "GET", "/")
     page, policy = body.decode(), headers["Content-Security-Policy"]
-    assert status == 200 and page == assembled(PAGE).replace("__DATA__", embedded(server.about))
+    assert status == 200 and page == read_template(PAGE).replace("__DATA__", script_json(server.about))
     assert policy.startswith("default-src 'none'; ") and f"script-src {script_policy(inline_scripts(page))};" in policy
     assert "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
     assert not re.search(
         r"https?:|//[a-z]|url\(|@import|src=|href=|innerHTML|insertAdjacent|document\.write|eval\(", page
     )
     assert re.findall(r"fetch\((.*?),", page) == ["path"]
-    assert set(re.findall(r"ask\((.*?),", page)) == {"path", '"/translate"', '"/warm"', '"/beam"'}
+    assert set(re.findall(r"ask\((.*?),", page)) == {"path", '"/sentences"', '"/translate"', '"/warm"', '"/beam"'}
     assert not re.search(r"<[^>]+ on[a-z]+=", page), "a handler in the markup would need an unsafe policy"
 
 
@@ -421,7 +425,7 @@ def test_the_page_joins_translations_as_the_command_does_pieces() -> None:
         ["One.", "", "Two."],
         ["、「はい」", "ー々"],
     ]
-    (script,) = inline_scripts(assembled(PAGE))
+    (script,) = inline_scripts(read_template(PAGE))
     begin = script.index("// As `infer.translate` joins")
     code = script[begin : script.index("function draw()", begin)]
     program = f"{code} console.log(JSON.stringify({json.dumps(texts)}.map(joined)))"

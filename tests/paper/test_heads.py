@@ -29,7 +29,6 @@ from vaswani.infer.attention.kinds import KINDS
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import forced_batches
-from vaswani.intervals import wilson
 from vaswani.model.transformer import Transformer
 from vaswani.paper.heads.__main__ import main
 from vaswani.paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
@@ -61,6 +60,7 @@ from vaswani.paper.heads.seeds import seeds_text
 from vaswani.paper.heads.text import heads_text, stands_out
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
+from vaswani.train.intervals import wilson
 
 ENGLISH = ("He", "calls", "us", "because", "we", "know", "the", "man", "who", "sleeps", ".")
 GERMAN = ("Er", "ruft", "uns", "an", ",", "weil", "wir", "den", "Mann", "kennen", ",", "der", "schläft", ".")

@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
-from vaswani.checked_json import check, read_json_lines
 from vaswani.errors import UserError
 from vaswani.paper import provenance
 from vaswani.paper.records import (
@@ -27,6 +26,7 @@ from vaswani.paper.records import (
 from vaswani.paper.results import make_record
 from vaswani.paper.rows import caveat_notes, fits, identity, row_runs
 from vaswani.paper.tables import table3
+from vaswani.read_json import check, read_json_lines
 
 A1 = "configs/ablations.py:A1:small"
 TRAINING = {"steps": int, "minutes": float, "validations": [{"step": int, "perplexity": float}]}

@@ -19,7 +19,7 @@ from vaswani.paper.command import draw, make
 from vaswani.paper.launch import commands
 from vaswani.paper.records import Records, find_records, newest_with_checkpoints
 from vaswani.paper.rows import load
-from vaswani.table import as_text
+from vaswani.train.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
 

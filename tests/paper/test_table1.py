@@ -11,7 +11,7 @@ from vaswani.paper.published import TABLE1
 from vaswani.paper.table1_plot import plot
 from vaswani.paper.tables import table1
 from vaswani.paper.tables.table1 import ATTENTION, DILATED, LINEAR, PROJECTED, RECURRENT, TYPES, Sizes
-from vaswani.table import as_text
+from vaswani.train.table import as_text
 
 RECORD = Path(__file__).parent.parent.parent / "paper" / "records" / "table1.json"
 

@@ -8,7 +8,7 @@ from tests.planted import plant, planted_config, scores
 from vaswani.paper.published import TABLE2
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.tables import table2
-from vaswani.table import Table
+from vaswani.train.table import Table
 
 EMPTY = Records([], [], [], [])
 

@@ -8,14 +8,14 @@ from scipy import stats
 from scipy.stats import spearmanr
 
 from tests.planted import plant, planted_config, scores
-from vaswani.intervals import half_interval, with_interval
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
 from vaswani.paper.tables import table3, trend
 from vaswani.run.folder import model_config
-from vaswani.table import Table
+from vaswani.train.intervals import half_interval, with_interval
+from vaswani.train.table import Table
 
 EMPTY = Records([], [], [], [])
 

@@ -24,26 +24,24 @@ from vaswani.run.saved import Checkpoint, fault
 
 FILES = ("tsv:{}", "lines:{}", "chars:{}:train", "trees:{}", "parquet:{}:{{en,de}}")
 CORPORA = (*FILES, "text:{}.{{en,de}}", "tfds:{}:{{en,de}}")
-NAMES = {"~nosuchuser/x": "there is no user nosuchuser", "a" * 300: "255 bytes", "a\0b": "zero byte"}
+NOBODY = "~nosuchuser/x"
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_a_corpus_that_no_file_can_be_named(corpus: str, name: str) -> None:
-    with pytest.raises(UserError, match=NAMES[name]):
-        open_corpus(corpus.format(name))
+def test_a_corpus_in_the_home_of_nobody(corpus: str) -> None:
+    with pytest.raises(UserError, match="there is no user nosuchuser"):
+        open_corpus(corpus.format(NOBODY))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_that_no_file_can_be_named(name: str) -> None:
+def test_a_file_in_the_home_of_nobody() -> None:
     for read in (
-        lambda: read_pair(name, "x"),
-        lambda: read_parameters(name),
-        lambda: file_digest(Path(name)),
-        lambda: open_images(f"idx:{name},x", (8, 8), 10),
-        lambda: output_file("output", name),
+        lambda: read_pair(NOBODY, "x"),
+        lambda: read_parameters(NOBODY),
+        lambda: file_digest(Path(NOBODY)),
+        lambda: open_images(f"idx:{NOBODY},x", (8, 8), 10),
+        lambda: output_file("output", NOBODY),
     ):
-        with pytest.raises(UserError, match=NAMES[name]):
+        with pytest.raises(UserError, match="there is no user nosuchuser"):
             read()
 
 

@@ -38,6 +38,7 @@ EXTERNAL = {  # programs that are not ours, whose flags no test knows
         "srun",
         "xpk",
     ),  # to launch on a cluster; the command that they launch is read as any other
+    *("mtdata", "opus_read"),  # for corpora
     *("comet/bin/comet-score", "comet/bin/pip", "sacrebleu", "tensorboard"),
 }
 SHELL = {"cd", "chmod", "done", "echo", "export", "for", "source", "wait"}
@@ -70,6 +71,7 @@ OWN = {
         "in.txt": "`in.txt`",
         "opus-mt-en-de": "`opus-mt-en-de` is a folder",
     },
+    "docs/corpora.md": {"all.{en,de}": "`all.en` and `all.de`"},
     "docs/launch.md": {"/shared": "All hosts must share one `--workdir`"},
     "docs/reproduce.md": {
         "RUN": "RUN is the folder of a run",

@@ -74,10 +74,6 @@ def test_a_damaged_run_json_is_one_line(tmp_path: Path, content: bytes, message:
         b'{"step": "x", "kind": "train"}',
         b'{"step": 1}',
         b'{"step": 1, "kind": "other", "seconds": "x"}',
-        b'{"step": 1, "kind": "train", "seconds": NaN}',
-        b'{"step": 1, "kind": "train", "seconds": 1e300}',
-        b'{"step": -1, "kind": "train", "seconds": 1}',
-        b'{"step": 1, "kind": "train", "seconds": %s}' % (b"9" * 400),
     ],
 )
 def test_damaged_metrics_are_one_line(tmp_path: Path, line: bytes) -> None:
@@ -97,7 +93,7 @@ def test_steps_may_change_where_the_schedule_does_not_depend_on_them(tmp_path: P
         with open_folder(cfg, tmp_path):
             assert json.loads((tmp_path / "config.json").read_text())["steps"] == 50
         return
-    message = rf"^--workdir={tmp_path}: .* another config \(steps is 100000 there and 50 here\)"
+    message = rf"^--workdir={tmp_path}: .* another config \(steps is 100000 there and 50 here\); .* --init={tmp_path}; "
     with pytest.raises(UserError, match=message), open_folder(cfg, tmp_path):
         pass
 

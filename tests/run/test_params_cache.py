@@ -75,6 +75,18 @@ def test_each_choice_has_its_own(workdir: Path, tmp_path: Path, restored: list[i
     assert name != params_cache.name_of(workdir / "checkpoints", [3], "ema")
 
 
+def test_the_moving_average_is_not_the_parameters(
+    workdir: Path, restored: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In either order: whoever asks second must not get what the first has left."""
+    params = checkpoint.load_params(workdir, 3)
+    monkeypatch.setattr(checkpoint, "load_ema", lambda *_: params)  # those of another step
+    right = {"ema": ([4], params_sha256(params)), "latest": loaded(workdir, "latest")}
+    assert right["latest"][1] != right["ema"][1]
+    for choice in ("ema", "latest", "ema"):
+        assert loaded(workdir, choice) == right[choice]
+
+
 def test_a_damaged_file_is_replaced(workdir: Path, tmp_path: Path, restored: list[int]) -> None:
     right = loaded(workdir)
     whole = file(tmp_path).read_bytes()

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests import tiny
-from vaswani import processors
+from vaswani import machine
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.run.config import read_config
@@ -29,7 +29,7 @@ WITHOUT = "processor\t: 0\nmodel name\t: Fake 8000\nflags\t\t: fpu avx512f amx_t
 def report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     """Has the processor be the one that this text describes."""
     (tmp_path / "cpuinfo").write_text(text)
-    monkeypatch.setattr(processors, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(cpu_bfloat16, "cpu_model", lambda: "Fake")
 
 
@@ -43,7 +43,7 @@ def test_a_processor_without_fast_bfloat16_is_refused_in_one_line(
     report(monkeypatch, tmp_path, WITHOUT)
     with pytest.raises(UserError, match=expected):
         cpu_bfloat16.compiler_options(True)
-    monkeypatch.setattr(processors, "CPUINFO", tmp_path / "absent")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "absent")
     with pytest.raises(UserError, match=expected):
         cpu_bfloat16.compiler_options(True)
 

@@ -9,13 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-import vaswani.__main__
 from tests import commands, tiny
 from tests.slow import slow_but
 from vaswani.infer.translate.__main__ import CHUNK, first_chunk
@@ -38,7 +36,7 @@ import contextlib, io, runpy, sys
 module = sys.argv[1]
 sys.argv, output = ["x", "--help"], io.StringIO()
 with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    runpy.run_module(f"vaswani.{module}", run_name="__main__", alter_sys=True)
 from absl import flags
 ours = [(name, defined) for name, defined in flags.FLAGS.flags_by_module_dict().items()
         if not name.startswith(("absl", "ml_collections", "grain", "orbax"))]
@@ -119,6 +117,12 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             "error: Unable to initialize backend: it is in use",
         ),
         (
+            "raise RuntimeError(\"Unable to initialize backend 'tpu': no libtpu.so (set JAX_PLATFORMS='' to choose)\")",
+            2,
+            "",
+            "error: Unable to initialize backend 'tpu': no libtpu.so; a TPU needs the extra tpu: pip install '.[tpu]'",
+        ),
+        (
             "raise RuntimeError('RESOURCE_EXHAUSTED: Out of memory\\nmore')",
             2,
             "",
@@ -152,19 +156,6 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        (
-            ["infer.align", "--workdir=x", "--source=x", "--target=x", f"--layer={10**30}"],
-            f"error: --layer={10**30}: a number of more than 64 bits",
-        ),
-        (
-            ["data.prepare", "--config=configs/quickstart.py", "--config=/dev/zero"],
-            "error: --config=/dev/zero: not a regular file; name one in configs/",
-        ),
-        (["data.prepare", "--config=/dev/zero"], "error: --config=/dev/zero: not a regular file; name one in configs/"),
-        (
-            ["data.prepare", "--config", "/dev/zero"],
-            "error: --config=/dev/zero: not a regular file; name one in configs/",
-        ),
         (["data.prepare", "--config", "none.py"], "error: --config=none.py: no such file"),
         (
             ["infer.translate", "--workdir=x", f"--columns={'9' * 5000}"],
@@ -172,7 +163,7 @@ def test_whatever_is_wrong_is_one_line(tmp_path: Path, body: str, status: int, p
         ),
     ],
 )
-def test_flags_that_would_be_read_for_ever_or_are_too_wide(command: list[str], line: str) -> None:
+def test_a_flag_with_a_wrong_value_is_one_line(command: list[str], line: str) -> None:
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=100)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert line in done.stderr
@@ -225,11 +216,9 @@ def test_what_is_missing_or_of_another_kind_is_answered_in_one_line(command: lis
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 
-def test_help_names_no_path_quotes_no_number_and_has_groups() -> None:
+def test_help_names_no_path_and_quotes_no_number() -> None:
     done = subprocess.run([sys.executable, "-m", "infer", "--help"], capture_output=True, text=True, cwd=ROOT)
     assert str(ROOT) not in done.stdout and "default: '" not in done.stdout
-    titles = [line for line in done.stdout.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
-    assert titles == ["Flags:", "The run and its decoding:", "Several processes:"]
     assert done.stdout.index("python -m infer --workdir") < done.stdout.index("Flags:")
 
 
@@ -280,17 +269,6 @@ def test_an_older_python_is_told_which_one_is_needed(command: str) -> None:
 @pytest.mark.parametrize("room", ["vaswani", *ROOMS])
 def test_what_an_older_python_reads_first_has_no_newer_syntax(room: str) -> None:
     ast.parse((ROOT / room / "__init__.py").read_text(), feature_version=(3, 8))
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_ctrl_c_during_an_import_prints_nothing(room: str, tmp_path: Path) -> None:
-    """Neither before `vaswani.command.run` (of absl, by the command's first lines), nor while it works."""
-    (tmp_path / "absl").mkdir()
-    (tmp_path / "absl" / "__init__.py").write_text("import os\nos.kill(os.getpid(), 2)\nraise SystemExit('went on')\n")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "data.prepare" if room == "data" else room]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_ctrl_c_during_a_late_import_prints_nothing(tmp_path: Path) -> None:
@@ -421,14 +399,6 @@ def test_cells_without_a_translation_are_explained_by_their_lines(capsys: pytest
 )
 def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
     assert why in why_empty(Translation((best,)))
-
-
-def test_a_clone_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(vaswani.__main__, "version", absent)
-    assert vaswani.__main__._version() == "(not installed)"
 
 
 def test_a_flag_that_may_be_repeated_says_so_once() -> None:

@@ -1,21 +1,17 @@
 """vaswani/files.py: paths that users give, reading what is regular, and atomic writes."""
 
 import os
-import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vaswani.checked_json import read_json
 from vaswani.errors import UserError
 from vaswani.files import (
-    expanded,
     folder,
     folders,
+    local_path,
     output_file,
     output_folder,
     read_bytes,
@@ -23,6 +19,7 @@ from vaswani.files import (
     write_json,
     write_text,
 )
+from vaswani.read_json import read_json
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/run", "s3://bucket", "gs:/bucket/run", "file:///runs/a", "https://a/b"])
@@ -86,14 +83,9 @@ def test_sha256(tmp_path: Path) -> None:
         ("~nosuchuser/x", "there is no user nosuchuser"),
         ("", "the path is empty"),
         (" ", "the path is empty"),
-        ("a\0b", "it has a zero byte"),
-        ("a/" + "b" * 256, "names have up to 255 bytes"),
-        ("ü" * 128, "names have up to 255 bytes"),
-        ("a/" * 2500, "names have up to 255 bytes, paths 4,000"),
-        ("\ud800", "it is not Unicode"),
     ],
 )
-def test_what_no_file_can_be_named_is_refused(path: str, why: str) -> None:
+def test_a_path_that_names_nothing_is_refused(path: str, why: str) -> None:
     with pytest.raises(UserError, match=rf"^--output=.*{why}"):
         folder("output", path)
 
@@ -185,62 +177,23 @@ def test_a_terminal_is_written_to() -> None:
     os.close(writing)
 
 
-def test_a_pipe_is_written_while_it_is_read_and_refused_otherwise(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(OSError, match=r"No such device or address: .*pipe"):
-        write_text(pipe, "x")
-    content = "x" * 200_000  # more than a pipe holds
-    with (tmp_path / "read").open("wb") as read:
-        reader = subprocess.Popen(["cat", pipe], stdout=read)
-    while reader.poll() is None:
-        try:
-            write_text(pipe, content)
-            break
-        except OSError:
-            pass  # cat has not opened it yet
-    assert reader.wait(timeout=60) == 0
-    assert (tmp_path / "read").read_text() == content
-    assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_is_added_to_wherever_it_goes(name: str, tmp_path: Path) -> None:
-    code = f"""if True:
-        from pathlib import Path
-        from vaswani.files import output_file, write_text
-        print("before")
-        write_text(output_file("output", {name!r}), "written\\n")
-        print("after")"""
-    with (tmp_path / "out").open("w") as file:
-        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
-    assert (tmp_path / "out").read_text() == "before\nwritten\nafter\n"
-    piped = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    assert piped.stdout == "before\nwritten\nafter\n"
-
-
 def test_what_cannot_be_written_is_one_line_before_anything_is_computed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "to folder").symlink_to("folder")
     (tmp_path / "lost").symlink_to("nowhere/file")
-    (tmp_path / "round").symlink_to("round")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.path.relpath(tmp_path / "socket"))
-        for name, message in (
-            ("folder", "this is a folder; name a file"),
-            ("to folder", "this is a folder; name a file"),
-            ("lost", "there is no such folder: .*nowhere"),
-            ("nowhere/file", "there is no such folder: .*nowhere"),
-            ("round", "Too many levels of symbolic links"),
-            ("socket", "it is a disk or a socket, not a file"),
-        ):
-            with pytest.raises(UserError, match=f"^--output={tmp_path}/{name}: .*{message}[^\n]*$"):
-                output_file("output", tmp_path / name)
-            with pytest.raises(OSError):
-                write_text(tmp_path / name, "x")
+    for name, message in (
+        ("folder", "this is a folder; name a file"),
+        ("to folder", "this is a folder; name a file"),
+        ("lost", "there is no such folder: .*nowhere"),
+        ("nowhere/file", "there is no such folder: .*nowhere"),
+    ):
+        with pytest.raises(UserError, match=f"^--output={tmp_path}/{name}: .*{message}[^\n]*$"):
+            output_file("output", tmp_path / name)
+        with pytest.raises(OSError):
+            write_text(tmp_path / name, "x")
     with pytest.raises(UserError, match="--output=: the path is empty"):
         output_file("output", "")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "lost", "round", "socket", "to folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "lost", "to folder"]
     assert list((tmp_path / "folder").iterdir()) == []
 
 
@@ -250,4 +203,4 @@ def test_a_home_that_is_not_set_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Path, "expanduser", without_home)
     with pytest.raises(UserError, match=r"^x: ~ stands for HOME, which is not set$"):
-        expanded("~/runs", "x")
+        local_path("~/runs", "x")

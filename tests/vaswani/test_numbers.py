@@ -2,7 +2,7 @@
 
 import math
 
-from vaswani.numbers import counted, from_nll
+from vaswani.numbers import from_nll, pluralize
 
 
 def test_a_perplexity_is_infinite_where_it_is_larger_than_a_float() -> None:
@@ -16,5 +16,5 @@ def test_a_perplexity_is_infinite_where_it_is_larger_than_a_float() -> None:
 def test_a_unit_is_singular_after_one_alone() -> None:
     units = ("lines", "batches", "bytes", "cases", "sentences", "symbols of the references")
     one = ["1 line", "1 batch", "1 byte", "1 case", "1 sentence", "1 symbol of the references"]
-    assert [counted(1, unit) for unit in units] == one
-    assert (counted(0, "lines"), counted(1000, "lines")) == ("0 lines", "1,000 lines")
+    assert [pluralize(1, unit) for unit in units] == one
+    assert (pluralize(0, "lines"), pluralize(1000, "lines")) == ("0 lines", "1,000 lines")

@@ -27,7 +27,7 @@ from vaswani.data.pipeline import row_lengths
 from vaswani.errors import UserError, one_line
 from vaswani.extras import pip_install
 from vaswani.infer.translate.options import full_batch
-from vaswani.memory import most_allowed
+from vaswani.machine import most_allowed
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
@@ -211,7 +211,7 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     Raises:
       TooLarge: it does not fit.
     """
-    length = min(SEARCH_LENGTH, config.encoding.limit or SEARCH_LENGTH)
+    length = min(SEARCH_LENGTH, config.limit or SEARCH_LENGTH)
     rows = full_batch(mesh.devices.flat[0].platform, cfg.decode.beam) // length
     rows += -rows % row_parts(mesh)
     abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))

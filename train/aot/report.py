@@ -13,11 +13,11 @@ from vaswani.errors import UserError
 from vaswani.ids import UNK
 from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.model.parameter_count import parameter_count
-from vaswani.numbers import counted
+from vaswani.numbers import pluralize
 from vaswani.run.folder import as_json, device, model_config
 from vaswani.run.sharding import AXES
 from vaswani.train.aot import gpus, programs
-from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
+from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, DISPATCH, GIB, Chip
 from vaswani.train.aot.local import EXTRAPOLATED, timed
 from vaswani.train.aot.programs import LOCAL
 
@@ -41,7 +41,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
     planned, rows, length = shapes[len(shapes) // 2]
-    _check_limit(config.encoding.limit, longest)
+    _check_limit(config.limit, longest)
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,
@@ -139,8 +139,8 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
         "links": within_slice / chip.link,
         "network": between_slices / chip.network,
     }
-    least = max(seconds.values())
-    most = sum(seconds.values())
+    least = max(DISPATCH, *seconds.values())
+    most = max(DISPATCH, sum(seconds.values()))
     return {
         **{f"{name}_seconds": value for name, value in seconds.items()},
         "step_seconds_least": least,
@@ -193,7 +193,7 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     generation, _, _ = made["topology"].partition(":")
     chip = CHIPS[generation]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
-    chips = f"{counted(made['devices'], f'{chip.name} chips')}, {chip.memory / GIB:.0f} GiB each"
+    chips = f"{pluralize(made['devices'], f'{chip.name} chips')}, {chip.memory / GIB:.0f} GiB each"
     return f"{slices}{made['topology']}, {chips}", chip.memory
 
 
@@ -216,7 +216,7 @@ def _count_lines(program: dict[str, Any]) -> list[str]:
     if not program["collectives"]:
         lines.append("  no collectives")
     for kernel, times in program.get("kernels", {}).items():
-        lines.append(f"  {kernel:<18} {counted(times, 'calls')}")
+        lines.append(f"  {kernel:<18} {pluralize(times, 'calls')}")
     if "deterministic" in program:
         lines.append(f"  deterministic {'yes' if program['deterministic'] else _unordered(program)}")
     return lines
@@ -226,8 +226,8 @@ def _unordered(program: dict[str, Any]) -> str:
     """Returns what adds in no fixed order."""
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (
-        f"no: {counted(program['unordered_scatters'], 'scatters')} and {counted(gradients, 'gradients')} of cuDNN add"
-        " in any order; XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
+        f"no: {pluralize(program['unordered_scatters'], 'scatters')} and {pluralize(gradients, 'gradients')} of cuDNN "
+        "add in any order; XLA_FLAGS=--xla_gpu_deterministic_ops=true fixes the order"
     )
 
 
@@ -239,10 +239,18 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
     return [
         f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
         f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
-        f"target positions/s; {estimated['hours_least']:.2f} to {estimated['hours_most']:.2f} hours "
-        f"for {counted(steps, 'updates')}",
+        f"target positions/s; {_span(estimated['hours_least'], estimated['hours_most'])} "
+        f"for {pluralize(steps, 'updates')}",
         f"  {ASSUMPTIONS}",
     ]
+
+
+def _span(*hours: float) -> str:
+    """Returns one or two times in hours, or in minutes or seconds if they are short."""
+    unit, scale = "hours", 1
+    if max(hours) < 1:
+        unit, scale = ("minutes", 60) if max(hours) * 60 >= 1 else ("seconds", 3600)
+    return f"{' to '.join(f'{scale * one:.2f}' for one in hours)} {unit}"
 
 
 def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
@@ -252,7 +260,7 @@ def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
         rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
     return [
         f"timed updates, {length} positions per row: {seconds} s ({rate})",
-        f"estimated {timed['minutes']:.1f} minutes for {counted(steps, 'updates')}",
+        f"estimated {_span(timed['minutes'] / 60)} for {pluralize(steps, 'updates')}",
         f"  {EXTRAPOLATED}",
     ]
 

@@ -10,13 +10,13 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from vaswani import table
 from vaswani.errors import UserError
 from vaswani.files import output_file
 from vaswani.keys import flat
 from vaswani.run.config import completed
 from vaswani.run.folder import as_json
 from vaswani.run.records import read_launches
+from vaswani.train import table
 from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.picture import draw
 from vaswani.train.sweep.plan import Sweep, open_plan, read_plan

@@ -9,12 +9,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.checked_json import read_json
 from vaswani.configs.common import default
 from vaswani.data.of_config import check_specs
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat, suggestion
+from vaswani.read_json import read_json
 from vaswani.run.config import completed
 from vaswani.run.folder import model_config
 from vaswani.tasks import task_of
@@ -96,6 +96,8 @@ class Sweep:
         cfg = self.base.copy_and_resolve_references()
         known = flat(default().to_dict())
         for key in point:
+            if isinstance(point[key], dict):
+                raise self._error(f"{where}: the value of {key} is a dict; write each key with dots, like 'model.h': 8")
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
             if key in self.given:

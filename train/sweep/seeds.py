@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from vaswani.intervals import with_interval
 from vaswani.keys import short_names
-from vaswani.table import Table, setting
+from vaswani.train.intervals import with_interval
 from vaswani.train.sweep.point import PointStatus
 from vaswani.train.sweep.ranking import SEED, Setting, differing_keys, other_measures, settings_of
+from vaswani.train.table import Table, setting
 
 DIGITS = 4  # of nll
 _NOTE = (

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.benchmarks.cost.growth import slopes
-from vaswani.checked_json import read_json
 from vaswani.files import write_json, write_text
-from vaswani.markers import rewritten
-from vaswani.table import NOT_RUN, Table, as_markdown, number, spread
+from vaswani.paper.markers import replace_block
+from vaswani.read_json import read_json
+from vaswani.train.table import NOT_RUN, Table, as_markdown, number, spread
 
 RECORDS = Path("lab/benchmarks/records/cost")
 PAGE = Path("lab/docs/cost.md")
@@ -74,7 +74,7 @@ def write(name: str, record: dict[str, Any]) -> None:
 
 def page() -> str:
     """Returns the page with the tables of the records in it."""
-    return rewritten(PAGE, BEGIN, END, "\n\n".join(map(as_markdown, tables())))
+    return replace_block(PAGE, BEGIN, END, "\n\n".join(map(as_markdown, tables())))
 
 
 def tables() -> list[Table]:

@@ -117,9 +117,9 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
     made: list[Update] = []
     found: list[dict[str, Any]] = []
     clock = Clock()
-    compiling: Any = program
-    looping: Any = loop
-    make, validate, save = compiling.make_train_step, looping.validate, Checkpoints.save
+    compiled_in: Any = program
+    validated_in: Any = loop
+    make, validate, save = compiled_in.make_train_step, validated_in.validate, Checkpoints.save
 
     def make_update(*arguments: Any) -> Any:
         made.append(Update(make(*arguments)))
@@ -144,8 +144,8 @@ def _rounds(cfg: ConfigDict, workdir: Path) -> list[dict[str, Any]]:
         _print(len(found), found[-1])
         clock = Clock()
 
-    compiling.make_train_step = make_update
-    looping.validate = timed_validation
+    compiled_in.make_train_step = make_update
+    validated_in.validate = timed_validation
     Checkpoints.save = timed_save  # type: ignore[method-assign, assignment]
     status = loop.train(cfg, workdir)
     if status:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vaswani.checked_json import read_json
 from vaswani.files import write_json, write_text
-from vaswani.markers import rewritten
-from vaswani.table import Markdown, Table, as_markdown
+from vaswani.paper.markers import replace_block
+from vaswani.read_json import read_json
+from vaswani.train.table import Markdown, Table, as_markdown
 
 RECORDS = Path("lab/benchmarks/records/overhead")
 PAGE = Path("docs/cpu.md")
@@ -65,7 +65,7 @@ def page() -> str:
     linked: dict[str, Any] = {
         Markdown(f"[{name}](../{RECORDS}/{name}.json)"): record for name, record in records.items()
     }
-    return rewritten(PAGE, BEGIN, END, as_markdown(table(linked)))
+    return replace_block(PAGE, BEGIN, END, as_markdown(table(linked)))
 
 
 def table(records: Mapping[str, dict[str, Any]]) -> Table:

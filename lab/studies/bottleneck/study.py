@@ -11,12 +11,12 @@ from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.intervals import half_interval, with_interval
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.intervals import half_interval, with_interval
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/bottleneck/design.py"
 ROWS = Rows(configs(FILE, KINDS), measure="by_length", seeds=SEEDS)

@@ -21,10 +21,10 @@ from vaswani.infer.options import define_run_flags, start
 
 def main(options: Any) -> None:
     from lab.evaluation import evaluation_file
-    from vaswani.checked_json import read_json
     from vaswani.data.sources import open_corpus
     from vaswani.files import write_json
     from vaswani.infer.api import load
+    from vaswani.read_json import read_json
 
     files = {}
     counts = {}

@@ -12,15 +12,15 @@ from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.depth.design import EVEN, MARGIN, ROWS, SEEDS, SHALLOW
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.intervals import half_interval
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.table3 import parameters
 from vaswani.paper.tables.trend import by_seed, differences_by_seed, paired_differences, shown_p_value
 from vaswani.run.folder import model_config
-from vaswani.table import Table, number
 from vaswani.train.aot.flops import forward_flops
+from vaswani.train.intervals import half_interval
+from vaswani.train.table import Table, number
 
 FILE = "lab/studies/depth/design.py"
 SPEED = "sentences_per_second"

@@ -29,12 +29,12 @@ from lab.studies.study import (
     stages,
     table,
 )
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/distance/design.py"
 ROWS = Rows(configs(FILE, D_FF), measure="contrasts", seeds=SEEDS)

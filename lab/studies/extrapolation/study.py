@@ -10,7 +10,6 @@ from lab.cards.card import MARGIN, Card, Claim, compare
 from lab.studies.extrapolation.design import LENGTH, POSITIONS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean_cost, table
-from vaswani.intervals import with_interval
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.drawing import curve, drawn
@@ -18,7 +17,8 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
 from vaswani.run.folder import model_config
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/extrapolation/design.py"
 ROWS = Rows(configs(FILE, POSITIONS), measure="nll_by_position")
@@ -66,7 +66,7 @@ def mean_over(band: tuple[int, int]) -> Column:
         nll = spread(banded(row, band).tolist(), 3)
         if nll:
             return nll
-        limit = config_of(kind).encoding.limit
+        limit = config_of(kind).limit
         if limit is not None and limit < band[1]:
             return "not learned"
         return "not evaluated" if row.scored else row.missing or NOT_RUN

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from lab.cards.card import Card, Claim, between, compare, measure, met, verdict_by_sign
 from lab.studies.study import Commands, Runs, Study, count_seeds, mean, mean_cost, minus, table, with_seeds
 from vaswani.configs.classification import CLASSES
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.launch import folder_of, train
 from vaswani.paper.records import Records
@@ -20,7 +19,8 @@ from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import INTERVAL, p_value, paired_differences, tested
 from vaswani.run.folder import as_json
-from vaswani.table import Table
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import Table
 
 WAYS = ("fine-tuned", "from scratch")
 TRANSLATORS = {  # name: config, and whether it begins with the parameters of another run

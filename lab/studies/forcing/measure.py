@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 
 from lab.evaluation import evaluation_file
 from lab.studies.forcing.design import POSITIONS
-from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.files import write_json
 from vaswani.ids import BOS, EOS, PAD
@@ -24,6 +23,7 @@ from vaswani.infer.api import LoadedRun
 from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import Run, open_run
 from vaswani.model.transformer import Transformer
+from vaswani.read_json import read_json
 from vaswani.tokens import Tokens
 
 

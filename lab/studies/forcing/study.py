@@ -9,12 +9,12 @@ from lab.cards.card import Card, Claim, Verdict, compare
 from lab.studies.forcing.design import POSITIONS, ROWS, SEEDS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import differences_by_seed
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/forcing/design.py"
 RUNS = Rows(configs(FILE, ROWS), measure="own_prefixes", seeds=SEEDS)

@@ -10,14 +10,14 @@ from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, 
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table, with_seeds
 from lab.studies.two_stages import SEEDS
-from vaswani.intervals import wilson
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.launch import sweep
 from vaswani.paper.published import G2P
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import RowRuns, dagger_notes_on, marked, row_runs
 from vaswani.paper.tables.cost import cost
-from vaswani.table import NOT_RUN, Table, number, spread
+from vaswani.train.intervals import wilson
+from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/g2p/design.py"
 ROWS = Rows(configs(FILE, LANGUAGES), measure="edits_as_is", seeds=SEEDS)

@@ -17,12 +17,12 @@ from scipy.special import entr
 
 from lab.evaluation import evaluation_file
 from lab.studies.heads.design import PAIRS, PLACES
-from vaswani.checked_json import read_json
 from vaswani.data.sources import open_corpus
 from vaswani.files import write_json
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import Run, open_run
+from vaswani.read_json import read_json
 
 
 def main(options: Any) -> None:

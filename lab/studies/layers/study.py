@@ -14,7 +14,7 @@ from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.cost import analytic_flops
 from vaswani.paper.tables.table3 import parameters
 from vaswani.paper.tables.trend import INTERVAL, tested
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/layers/design.py"
 ROWS = Rows(configs(FILE, D_FF))

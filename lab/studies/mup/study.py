@@ -18,7 +18,7 @@ from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.launch import sweep
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/mup/design.py"
 ROWS = Rows(configs(FILE, [f"{row}:{rate}" for row, rate in itertools.product(NAMES, RATES)]), "valid")

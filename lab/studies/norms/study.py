@@ -14,7 +14,7 @@ from vaswani.paper.drawing import drawn, mark, shaded
 from vaswani.paper.launch import sweep
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/norms/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid")

@@ -14,12 +14,12 @@ from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, 
 from lab.studies.optimisers.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
-from vaswani.table import NOT_RUN, Table, number, spread
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/optimisers/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid", seeds=SEEDS)

@@ -15,7 +15,7 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import LEVEL
 from vaswani.paper.tables.trend import shown_p_value as rounded_p
-from vaswani.table import NOT_RUN, Table, spread
+from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/paths/design.py"
 ROWS = Rows(configs(FILE, LAYERS), measure="gradient_norms", seeds=SEEDS)

@@ -17,7 +17,7 @@ from vaswani.paper.provenance import caveats
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
 from vaswani.run.folder import as_json
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/public_logs/design.py"
 STUDY_NAME = "public_logs"

@@ -21,7 +21,7 @@ from vaswani.paper.drawing import drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import load
 from vaswani.run.folder import model_config
-from vaswani.table import NOT_RUN, Table, number, spread
+from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/scaling/design.py"
 ABOUT = "Scaling laws, nats a token"

@@ -9,13 +9,13 @@ from lab.cards.card import Card, Claim, compare, measure, met, shown_mean
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.data.scan import SPLITS
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.published import SCAN
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, tested
-from vaswani.table import Table, number
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import Table, number
 
 FILE = "lab/studies/scan/design.py"
 TWO = Rows(configs(FILE, ("simple", "length")), seeds=range(3))

@@ -10,13 +10,13 @@ from lab.studies.scan_length.design import ROWS as NAMES
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.data.scan import LONGEST
 from vaswani.infer.scores.bleu import ORACLE
-from vaswani.intervals import with_interval
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.published import SCAN_26
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/scan_length/design.py"
 ROWS = Rows(configs(FILE, NAMES))

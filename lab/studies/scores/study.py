@@ -12,11 +12,11 @@ from lab.studies.scores.design import CHOSEN, RATES
 from lab.studies.scores.design import ROWS as NAMES
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.intervals import half_interval, with_interval
 from vaswani.paper.drawing import colour, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.tables.trend import INTERVAL, by_seed, differences_by_seed, paired_differences, tested
-from vaswani.table import Table, number
+from vaswani.train.intervals import half_interval, with_interval
+from vaswani.train.table import Table, number
 
 FILE = "lab/studies/scores/design.py"
 ROWS = Rows(configs(FILE, NAMES), seeds=SEEDS)

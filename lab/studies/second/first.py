@@ -1,12 +1,12 @@
 """What went before the second design: why two rows of the first are worse than base, with its one schedule for all."""
 
-from vaswani.intervals import with_interval
 from vaswani.paper.records import Records
 from vaswani.paper.rows import caveat_notes, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.table3 import FILE, changed
 from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, paired_differences, tested, trained
-from vaswani.table import Table
+from vaswani.train.intervals import with_interval
+from vaswani.train.table import Table
 
 # Scaled-down models, each with the one that it is compared with: as the paper's rows, and with the suspect taken away.
 COMPARED = (("C3", "base"), ("C3-pre", "base-pre"), ("big", "base"), ("big-drop", "base"))

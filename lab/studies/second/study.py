@@ -16,7 +16,6 @@ from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHED
 from lab.studies.second.first import why
 from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.intervals import half_interval, with_interval
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.drawing import drawn, name_points
 from vaswani.paper.published import TABLE3
@@ -33,7 +32,8 @@ from vaswani.paper.tables.trend import (
     redrawn,
 )
 from vaswani.run.folder import model_config
-from vaswani.table import NOT_RUN, Table, number
+from vaswani.train.intervals import half_interval, with_interval
+from vaswani.train.table import NOT_RUN, Table, number
 
 FILE = "lab/studies/second/design.py"
 NAMES = ("base", *(name for name in TABLE3 if name != "base"))

@@ -1,4 +1,4 @@
-"""vaswani/checked_json.py: a fault in JSON is a one-line error that names the place in the file."""
+"""vaswani/read_json.py: a fault in JSON is a one-line error that names the place in the file."""
 
 import io
 import json
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.checked_json import read_json, read_json_lines
 from vaswani.errors import UserError
 from vaswani.files import write_json
+from vaswani.read_json import read_json, read_json_lines
 
 LAUNCHES = {"launches": [{"step": int, "git": {"commit": str}}]}
 
@@ -87,7 +87,7 @@ def test_a_line_that_is_still_being_written_ends_what_is_read(tmp_path: Path, mo
                     file.write('ep": 2}\n{"step": 3}\n')
             return line
 
-    monkeypatch.setattr("vaswani.checked_json.open_regular", Growing)
+    monkeypatch.setattr("vaswani.read_json.open_regular", Growing)
     assert read_json_lines(path, {"step": int}) == [{"step": 1}]
 
 
@@ -95,37 +95,3 @@ def test_floats_may_be_whole_and_objects_anything(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"a": 1, "b": [None, "x"], "c": 2.5}))
     assert read_json(path, {"a": float, "b": [object], "c": float})["c"] == 2.5
-
-
-def test_a_float_can_be_added_to_others_or_is_infinite(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("[1e305, Infinity, NaN]")
-    assert len(read_json(tmp_path / "a.json", [float])) == 3
-    (tmp_path / "a.json").write_text("[1, 1e308]")
-    with pytest.raises(UserError, match=r"damaged: \[1\] is 1e\+308; it must be a number below 1e\+306$"):
-        read_json(tmp_path / "a.json", [float])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"launches": [{"step": %s}]}' % ("9" * 400), r"launches\[0\].step is a number of more than 64 bits"),
-        ('{"launches": [{"step": %s}]}' % ("-" + "9" * 5000), r"launches\[0\].step is a number of more than 64 bits"),
-        ('{"launches": [], "more": {"a": 9223372036854775808}}', r"more\.a is a number of more than 64 bits"),
-        (r'{"launches": [], "more": {"a": ["\ud800"]}}', r"more\.a\[0\] is not Unicode"),
-        (r'{"launches": [], "\ud800": 1}', r"the name of \.'\\ud800' is not Unicode"),
-        (r'{"launches": [], "a": "\u0000"}', "a is not Unicode"),
-        ('{"launches": [], "a": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
-        ('{"launches": [], "a\\"' + "]" * 200 + '": ' + "[" * 200 + "]" * 200 + "}", "is nested too deeply"),
-    ],
-)
-def test_numbers_text_and_levels_that_nothing_of_ours_has(tmp_path: Path, content: str, message: str) -> None:
-    for lines in (False, True):
-        (tmp_path / "a.json").write_text(content + "\n")
-        with pytest.raises(UserError, match=rf"a\.json: damaged( in line 1)?: .*{message}") as caught:
-            (read_json_lines if lines else read_json)(tmp_path / "a.json", {"launches": list})
-        assert len(str(caught.value)) < len(str(tmp_path)) + 300
-
-
-def test_the_largest_numbers_and_pairs_of_surrogates_are_whole(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(r'{"a": [9223372036854775807, -9223372036854775807, 1e300, "\ud83d\ude00"]}')
-    assert read_json(tmp_path / "a.json", {"a": list})["a"] == [2**63 - 1, 1 - 2**63, 1e300, "\U0001f600"]

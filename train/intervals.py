@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Num
 
-from vaswani.table import number
+from vaswani.train.table import number
 
 Interval = tuple[float, float]
 DRAWS = 1000

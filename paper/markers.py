@@ -5,7 +5,7 @@ from pathlib import Path
 from vaswani.errors import UserError
 
 
-def rewritten(path: Path, begin: str, end: str, text: str) -> str:
+def replace_block(path: Path, begin: str, end: str, text: str) -> str:
     """Returns the page with everything between the lines `begin` and `end` replaced by `text`.
 
     Raises:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vaswani.intervals import bootstrap, wilson
+from vaswani.train.intervals import bootstrap, wilson
 
 
 def test_wilsons_interval_is_the_textbooks() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from vaswani.table import Markdown, Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
+from vaswani.train.table import Markdown, Table, as_csv, as_markdown, as_text, difference, is_numeric, number, spread
 
 TABLE = Table(
     "t",

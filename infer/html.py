@@ -11,7 +11,7 @@ _INCLUDED = re.compile(r"__INCLUDE (\S+)__")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
-def assembled(template: Path) -> str:
+def read_template(template: Path) -> str:
     """Returns a template's text, with the files that it includes; they are named from its own folder."""
     text = template.read_text(encoding="utf-8")
     return _INCLUDED.sub(lambda match: (template.parent / match[1]).read_text(encoding="utf-8"), text)
@@ -28,7 +28,7 @@ def script_policy(scripts: Sequence[str]) -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
 
 
-def embedded(data: object) -> str:
+def script_json(data: object) -> str:
     """Returns JSON that cannot close the script element around it, whatever the data's texts are."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

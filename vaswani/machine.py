@@ -1,4 +1,4 @@
-"""How much memory this process has used, and how much it may use."""
+"""What this process may use of the machine, memory and processors, and how much memory it has used."""
 
 import contextlib
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 STATUS = Path("/proc/self/status")
 GROUPS = Path("/proc/self/cgroup")  # the control groups that limit this process, in a container or a job
 LIMITS = Path("/sys/fs/cgroup")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def largest_resident() -> int:
@@ -50,3 +51,18 @@ def _limits() -> Iterator[Path]:
             group = Path(path.strip("/"))
             for folder in (group, *group.parents):
                 yield root / folder / name
+
+
+def cpus() -> int:
+    """Returns how many processors this process may use: fewer than the machine has under taskset or Slurm."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def cpu_info(name: str) -> str:
+    """Returns what Linux says of the first processor under a name, such as "model name"; "" on other systems."""
+    with contextlib.suppress(OSError):
+        for line in CPUINFO.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
+    return ""

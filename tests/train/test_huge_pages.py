@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from vaswani import huge_pages
-from vaswani.huge_pages import SETTING, TUNABLES
+from vaswani.train import huge_pages
+from vaswani.train.huge_pages import SETTING, TUNABLES
 
 ROOT = Path(__file__).parents[2]
 
