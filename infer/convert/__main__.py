@@ -29,7 +29,9 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import local_path
+from vaswani.infer.convert.folders import make_run, needed, new_folder
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
 
 OUT = ("builtin", "ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
 IN = ("fairseq", "huggingface", "safetensors")
@@ -69,9 +71,6 @@ def main(options: Any) -> None:
 
 def export(options: Any) -> None:
     """Writes the run of the flags in the format --to. Its packages are looked for before the run is opened."""
-    from vaswani.infer.convert.folders import needed, new_folder
-    from vaswani.infer.runs import open_run
-
     with needed(f"--to={options.to}"):
         form = importlib.import_module(f"vaswani.infer.convert.{options.to}")
         save = form.write
@@ -88,8 +87,6 @@ def export(options: Any) -> None:
 
 def read(source: str, workdir: str, languages: Sequence[str] = ()) -> None:
     """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH; of a multilingual one, for two `languages`."""
-    from vaswani.infer.convert.folders import make_run, needed
-
     kind, _, path = source.partition(":")
     place = local_path(path, f"--from={source}")
     with needed(f"--from={kind}"):

@@ -173,7 +173,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Runs the command; the last line on stderr is what it imported of jax."""
     code = (
         "import runpy, sys\n"
-        "try:\n    runpy.run_module('train.runs', run_name='__main__', alter_sys=True)\n"
+        "try:\n    runpy.run_module('vaswani.train.runs', run_name='__main__', alter_sys=True)\n"
         "finally:\n    print(sorted({'jax', 'jaxlib', 'flax', 'orbax', 'grain'} & sys.modules.keys()), file=sys.stderr)"
     )
     arguments_ = [sys.executable, "-c", code, *map(str, arguments)]
