@@ -228,7 +228,7 @@ def load(
         raise UserError(f"workdir is {format_value(workdir)}; it must be the folder of a run, a string or a Path")
     if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
         raise UserError(
-            f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None, for "
+            f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None for "
             "the default"
         )
     try:

@@ -46,8 +46,13 @@ from vaswani.infer.options import (
     start,
     within_limits,
 )
+from vaswani.infer.runs import as_one, open_runs
 from vaswani.infer.translate.consensus import METRICS
+from vaswani.infer.translate.explain import explained
 from vaswani.infer.translate.options import Sampling
+from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
+from vaswani.infer.translate.translator import Translator
+from vaswani.run.sharding import data_mesh, place_params
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program
@@ -180,12 +185,6 @@ def define_sampling_flags() -> None:
 
 def main(options: Any) -> None:
     """Translates standard input with a run, or with an ensemble of runs."""
-    from vaswani.infer.runs import as_one, open_runs
-    from vaswani.infer.translate.explain import explained
-    from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
-    from vaswani.infer.translate.translator import Translator
-    from vaswani.run.sharding import data_mesh, place_params
-
     runs = open_runs(options.workdir, options.checkpoint)
     sampling = None
     if options.sample:

@@ -224,7 +224,7 @@ def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> Non
 
 
 def test_importing_the_package_loads_no_jax() -> None:
-    code = "import sys, infer, infer.score; sys.exit('jax' in sys.modules)"
+    code = "import sys, vaswani.infer.score; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
 
 
