@@ -302,8 +302,10 @@ def test_without_an_eos_a_source_is_only_its_words(write: Callable[..., Path], t
     folder = write(extra={"with_source_eos": np.int8(0)})
     (folder / "tokenizer.model").unlink()
     make_run(tmp_path / "run", read(folder))
-    text = open_run(str(tmp_path / "run"), None, "translation").tokenizer
+    run = open_run(str(tmp_path / "run"), None, "translation")
+    text = run.tokenizer
     assert isinstance(text, Symbols)
+    assert run.config.data.units == text.units == "words"
     pieces = text.pieces(range(300, 303))
     assert text.source_ids(" ".join(pieces)) == [300, 301, 302]
     corpus = tmp_path / "corpus.tsv"
