@@ -71,7 +71,7 @@ class Opened(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, variables: Mapping[str, np.ndarray]) -> "Opened":
-        """Raises a `UserError` if rounded weights have no scales."""
+        """Returns what a file at `path` holds; raises `UserError` if rounded weights have no scales."""
         return cls(path, variables, Settings(path, variables), Weights(path, weights_of(path, variables)))
 
 
@@ -257,7 +257,7 @@ def _check_alibi(opened: Opened, h: int) -> None:
         expected_rh = alibi_table(h, len(table_rh) // (2 if causal else 4), causal=causal)
         is_alike = table_rh.shape == expected_rh.shape and _are_close(table_rh, expected_rh, relative=True)
         if not is_alike:
-            raise UserError(f"{opened.path}: {name} is not ALiBi's, whose biases alone are read")
+            raise UserError(f"{opened.path}: {name} is not ALiBi's; no other biases of attention are read")
 
 
 def _are_close(stored: np.ndarray, expected: np.ndarray, *, relative: bool = False) -> bool:

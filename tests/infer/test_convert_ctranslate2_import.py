@@ -426,6 +426,18 @@ def test_a_run_of_words_without_an_eos_is_exported_as_it_was(tmp_path: Path, mon
     assert difference(log_probs(again, pairs), theirs(folder, pairs)) < CLOSE
 
 
+def test_subwords_of_another_make_are_exported_with_their_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = random_run(N=1, d_k=4, d_v=4, h=2)
+    content = run.tokenizer.content
+    pieces = [*SPECIALS, *run.tokenizer.pieces(range(4, run.tokenizer.vocab_size))]
+    run = run._replace(text=Marian.of(pieces, content, content, source_eos=False))
+    again = run_of(read(exported(run, tmp_path, "float32", monkeypatch)))
+    assert again.tokenizer.sha256 == run.tokenizer.sha256
+    assert (tmp_path / "tokenizer.model").read_bytes() == content
+
+
 # Models of other makes
 
 
