@@ -16,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import open_tokenizer
-from vaswani.data.splits import other_corpora
+from vaswani.data.other_corpora import other_corpora
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, is_library
 from vaswani.files import folders
@@ -180,9 +180,9 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     """
     if name not in SPLITS:
         return name
-    fault = other_corpora(config.data).get(name)
-    if fault:
-        raise UserError(f"--split={name}: the run's {fault}; name a corpus with {instead}")
+    wrong_splits = other_corpora(config.data)
+    if name in wrong_splits:
+        raise UserError(f"--split={name}: the run's {wrong_splits[name]}; name a corpus with {instead}")
     if not config.data[name]:
         raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with {instead}")
     return config.data[name]

@@ -7,7 +7,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from vaswani.data.splits import other_corpora
+from vaswani.data.other_corpora import other_corpora
 from vaswani.keys import flat
 from vaswani.machine import largest_resident
 from vaswani.numbers import pluralize

@@ -21,7 +21,7 @@ from ml_collections import config_flags
 
 from vaswani.command import run
 from vaswani.configs.common import default
-from vaswani.data.splits import other_corpora
+from vaswani.data.other_corpora import other_corpora
 from vaswani.errors import UserError, note
 from vaswani.files import folder, in_bucket, output_folder
 from vaswani.train.check import check
