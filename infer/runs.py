@@ -181,9 +181,9 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     """
     if name not in SPLITS:
         return name
-    fault = other_corpora(config.data).get(name)
-    if fault:
-        raise UserError(f"--split={name}: the run's {fault}; name a corpus with {instead}")
+    faults = other_corpora(config.data)
+    if name in faults:
+        raise UserError(f"--split={name}: the run's {faults[name]}; name a corpus with {instead}")
     if not config.data[name]:
         raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with {instead}")
     return config.data[name]
