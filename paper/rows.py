@@ -116,9 +116,17 @@ def is_of(config: dict[str, Any], wanted: dict[str, Any]) -> bool:
     return _without_folders(config["data"]["train"]) == wanted["data.train"] and identity(config) == wanted
 
 
+# WMT14 as Hugging Face has it, docs/configs.md: the same pairs as tensorflow-datasets'.
+_WMT14_COPY = re.compile(r"parquet:(?:.*/)?wmt14/(\w\w-en)/(train|validation|test)-\*\.parquet:(\{\w\w,\w\w\})")
+
+
 @cache
 def _without_folders(spec: str) -> str:
     """Returns a corpus spec without its files' folders; of `tfds:` the dataset's name stays, without a version."""
+    copy = _WMT14_COPY.fullmatch(spec)
+    if copy:
+        pair, part, languages = copy.groups()
+        return f"tfds:wmt14_translate/{pair}:{part}:{languages}"
     if spec.startswith("tfds:"):
         name, colon, rest = spec.removeprefix("tfds:").partition(":")
         parts = [part for part in name.split("/") if not re.fullmatch(r"\d+\.\d+\.\d+", part)]

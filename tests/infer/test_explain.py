@@ -143,6 +143,8 @@ def test_the_lines_go_on_and_those_without_text_have_no_tree(run: Run, tmp_path:
 class Options(SimpleNamespace):
     """Flags of which none is on the command line."""
 
+    split_sentences = False
+
     def __getitem__(self, name: str) -> SimpleNamespace:
         return SimpleNamespace(present=0)
 

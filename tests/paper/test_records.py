@@ -567,6 +567,15 @@ def test_a_run_that_read_files_in_the_place_of_a_rows_corpus_is_noted(tmp_path: 
     assert note.startswith(f"configs/base.py: {tmp_path / 'own'} does not count; it read {files.format('train')}")
 
 
+def test_a_run_of_wmt14s_parquet_copy_is_of_the_row(tmp_path: Path) -> None:
+    config = planted_config("configs/base.py")
+    for split, part in (("train", "train"), ("valid", "validation"), ("test", "test")):
+        config["data"][split] = f"parquet:/corpora/wmt14/de-en/{part}-*.parquet:{{en,de}}"
+    plant(tmp_path / "copy", config, scores(config, "test", 27.0))
+    row = row_runs(find_records(tmp_path), "configs/base.py", "test")
+    assert row.values("sacrebleu") == [27.0]
+
+
 def test_a_link_to_a_run_is_found(tmp_path: Path) -> None:
     config = planted_config(A1)
     plant(tmp_path / "disk" / "moved", config, scores(config, "valid", 7.0))
