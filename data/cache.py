@@ -129,7 +129,9 @@ def _write_ids(
     counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
     unknown = 0
     lengths = bytearray()
-    end = [] if corpus.characters else [EOS]
+    # What follows the ids of each side of a pair, or those of a text.
+    target_end = [] if corpus.characters else [EOS]
+    ends = [list(tokenizer.source_end), target_end][-corpus.sides :]
     type_of_id = id_type(_most_ids(tokenizer))
     total = corpus.size()
     shown = Progress(f"preparing {named(corpus, total)}", "pairs", total=total, enabled=report)
@@ -142,8 +144,9 @@ def _write_ids(
                 if not fault:
                     kept.append(record)
             # One array of many short texts, not one of each.
-            file.write(np.array(_joined(kept, end), type_of_id).tobytes())
-            lengths_nk = np.array([[len(ids) + len(end) for ids in record] for record in kept], np.int32)
+            file.write(np.array(_joined(kept, ends), type_of_id).tobytes())
+            ended = [[len(ids) + len(end) for ids, end in zip(record, ends, strict=True)] for record in kept]
+            lengths_nk = np.array(ended, np.int32)
             lengths += lengths_nk.tobytes()
             unknown += sum(ids.count(UNK) for record in records for ids in record)
             counts["read"] += len(records)
@@ -165,11 +168,11 @@ def named(corpus: Corpus, count: int | None) -> str:
     )
 
 
-def _joined(records: Iterable[tuple[list[int], ...]], end: list[int]) -> list[int]:
-    """Returns the ids of all sides of all records one after another, each with `end` behind it."""
+def _joined(records: Iterable[tuple[list[int], ...]], ends: list[list[int]]) -> list[int]:
+    """Returns the ids of all sides of all records one after another, each with its side's `ends` behind it."""
     joined: list[int] = []
     for record in records:
-        for ids in record:
+        for ids, end in zip(record, ends, strict=True):
             joined += ids
             joined += end
     return joined

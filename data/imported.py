@@ -109,7 +109,7 @@ class Marian(Listed):
     SCHEMA: ClassVar = {"source": str, "target": str}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
-        super().__init__(content, fields["pieces"], name)
+        super().__init__(content, fields, name)
         try:
             models = [base64.b64decode(fields[side], validate=True) for side in ("source", "target")]
             self._sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
@@ -117,18 +117,21 @@ class Marian(Listed):
             raise UserError(f"{name}: one of its sentencepiece models is damaged") from error
         if not all(models):
             raise UserError(f"{name}: one of its sentencepiece models is empty")
+        self.models = models  # the files, of the source and of the target
         self._processor = self._sides[0]
         self.normalisation = normalisation_of(self)
 
     @classmethod
-    def of(cls, pieces: Sequence[str], source: bytes, target: bytes) -> "Marian":
+    def of(cls, pieces: Sequence[str], source: bytes, target: bytes, *, source_eos: bool = True) -> "Marian":
         """Returns the tokenizer of a vocabulary and two sentencepiece models."""
-        fields = {
+        fields: dict[str, Any] = {
             "kind": cls.KIND,
             "pieces": list(pieces),
             "source": base64.b64encode(source).decode(),
             "target": base64.b64encode(target).decode(),
         }
+        if not source_eos:
+            fields["source_eos"] = False
         return cls(_packed(fields, "tokenizer"), fields, "tokenizer")
 
     @property
@@ -168,7 +171,7 @@ class MosesBpe(Listed):
     SCHEMA: ClassVar = {"languages": [str], "codes": [str]}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
-        super().__init__(content, fields["pieces"], name)
+        super().__init__(content, fields, name)
         self._languages = fields["languages"]
         codes = fields["codes"]
         if len(self._languages) != 2:
@@ -272,7 +275,7 @@ class _Inner(Listed):
     SCHEMA: ClassVar = {"ids": [int], "tokenizer": dict}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
-        super().__init__(content, fields["pieces"], name)
+        super().__init__(content, fields, name)
         try:
             from tokenizers import Tokenizer as Inner
         except ModuleNotFoundError as error:

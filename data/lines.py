@@ -6,7 +6,6 @@ import io
 import os
 import re
 import stat
-import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,11 @@ from vaswani.files import local_path, open_regular, sha256
 _BLOCK = 1 << 20  # bytes
 LONGEST_LINE = 1 << 24  # bytes; a file without line feeds must not fill the memory
 
+# White space, control characters, and Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt).
+_SHOWS_NOTHING = re.compile(
+    r"[\s\0-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
 _STREAM = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/\d+")  # the latter is what a shell makes of <(COMMAND)
 
 
@@ -61,8 +65,8 @@ def check_has_line_feeds(first_line: bytes, name: str) -> None:
 
 
 def is_blank(line: str) -> bool:
-    """Returns whether a line shows nothing: white space, control and format characters, as NUL and soft hyphens are."""
-    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in line)
+    """Returns whether a line shows nothing: white space, control and ignorable characters, such as soft hyphens."""
+    return _SHOWS_NOTHING.fullmatch(line) is not None
 
 
 def count_lines(path: Path) -> int | None:

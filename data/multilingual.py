@@ -47,6 +47,7 @@ class Multilingual(Tokenizer):
         self._model = json.dumps(fields, indent=0).encode()
         self.sha256 = hashlib.sha256(self._model).hexdigest()
         self.vocab_size = inner.vocab_size
+        self.source_end = inner.source_end
         self.lowercase = inner.lowercase
         self.normalisation = inner.normalisation
         self.sentinels = ()

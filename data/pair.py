@@ -30,6 +30,7 @@ class Pair(Tokenizer):
         self.source_vocab_size = source.vocab_size
         same_units = source.units == target.units
         self.units = source.units if same_units else f"{source.units},{target.units}"
+        self.source_end = source.source_end
         self.joiner = target.joiner
         self.lowercase = source.lowercase
         self.normalisation = source.normalisation
@@ -43,6 +44,9 @@ class Pair(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         return self.source.encode(text)
+
+    def is_blank(self, text: str) -> bool:
+        return self.source.is_blank(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return self.source.encode_batch(texts)

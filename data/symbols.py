@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 from vaswani.data.tokenizer import Tokenizer, until_end
 from vaswani.errors import UserError
@@ -19,19 +19,25 @@ _SEPARATORS = {"words": " ", "characters": ""}
 
 
 class Listed(Tokenizer):
-    """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown."""
+    """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown.
+
+    `fields` are those of the file: "pieces", and in some imported models "source_eos", false if no EOS ends a source.
+    """
 
     lowercase = False  # as `config.data` has it, whatever an imported tokenizer does to text
     normalisation = "none"
     sentinels: tuple[int, ...] = ()
 
-    def __init__(self, content: bytes, pieces: Sequence[str], name: str) -> None:
+    def __init__(self, content: bytes, fields: dict, name: str) -> None:
+        pieces = fields["pieces"]
         if tuple(pieces[: len(SPECIALS)]) != SPECIALS:
             raise UserError(f"{name}: its first pieces are {pieces[:4]}; they must be {', '.join(SPECIALS)}")
         self._model = content
         self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         self.vocab_size = len(pieces)
+        if not fields.get("source_eos", True):
+            self.source_end = ()
         self.sha256 = hashlib.sha256(content).hexdigest()
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -56,7 +62,7 @@ class Symbols(Listed):
     SCHEMA: ClassVar = {"units": [str], "joiner": str}
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
-        super().__init__(content, fields["pieces"], name)
+        super().__init__(content, fields, name)
         sides = fields["units"]
         if not sides or any(unit not in _SEPARATORS for unit in sides):
             raise UserError(f"{name}: its units are {sides}; they must be {' or '.join(_SEPARATORS)}")
@@ -68,6 +74,16 @@ class Symbols(Listed):
         self.joiner = fields["joiner"]
         self._unit = sides[0]
         self._written_unit = sides[-1]
+
+    @classmethod
+    def of_pieces(
+        cls, pieces: Sequence[str], units: Sequence[str] = ("words",), joiner: str = "", *, source_eos: bool = True
+    ) -> "Symbols":
+        """Returns the tokenizer of a vocabulary, with `units` of the source and of the target, or of both."""
+        fields: dict[str, Any] = {"kind": cls.KIND, "units": list(units), "joiner": joiner, "pieces": list(pieces)}
+        if not source_eos:
+            fields["source_eos"] = False
+        return cls(json.dumps(fields, ensure_ascii=False, indent=0).encode(), fields, "tokenizer")
 
     @classmethod
     def of(
@@ -118,8 +134,7 @@ class Symbols(Listed):
             )
         ordered = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
         pieces = [*SPECIALS, *ordered][:vocab_size]
-        fields = {"kind": cls.KIND, "units": sides, "joiner": joiner, "pieces": pieces}
-        return cls(json.dumps(fields, ensure_ascii=False, indent=0).encode(), fields, "tokenizer")
+        return cls.of_pieces(pieces, sides, joiner)
 
     @property
     def target(self) -> Tokenizer:
@@ -130,6 +145,11 @@ class Symbols(Listed):
     def normalise(self, text: str) -> str:
         """Returns the string that `decode(encode(text))` gives if all symbols of the text, a target, are known."""
         return self._text(_split(text, self._unit))
+
+    def is_blank(self, text: str) -> bool:
+        """Returns whether nothing is to be translated; an invisible character may be a word of the vocabulary."""
+        has_word = self._unit == "words" and any(word in self._ids for word in text.split())
+        return super().is_blank(text) and not has_word
 
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(symbol, UNK) for symbol in _split(text, self._unit)]

@@ -23,6 +23,7 @@ from typing import SupportsIndex
 
 import sentencepiece
 
+from vaswani.data.lines import is_blank
 from vaswani.errors import UserError
 from vaswani.files import as_path, write_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
@@ -56,6 +57,7 @@ class Tokenizer:
     units = "subwords"  # as `config.data` has it; so is `joiner`
     joiner = ""
     begin: tuple[int, ...] = ()  # what each text of this side begins with: a language, of a multilingual model
+    source_end: tuple[int, ...] = (EOS,)  # what ends a source as the model reads it; nothing in some imported models
     source_vocab_size: int | None = None  # where the source has a vocabulary of its own; `vocab_size` is the target's
     _spells_bytes = False
 
@@ -181,6 +183,14 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Returns the subword ids of `text`, without special symbols; [] for an empty text."""
         return self._processor.encode(encodable(text))
+
+    def is_blank(self, text: str) -> bool:
+        """Returns whether nothing in a source is to be translated: it is white space and invisible characters."""
+        return is_blank(text)
+
+    def source_ids(self, text: str) -> list[int]:
+        """Returns the ids of a source as the model reads it: the subwords of `text`, and EOS (see `source_end`)."""
+        return [*self.encode(text), *self.source_end]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns `encode` of every text, computed on all processors."""

@@ -21,7 +21,12 @@ PAGES += ("lab/README.md", "lab/docs/*.md", "lab/residuals/README.md", "lab/stud
 STYLE = ROOT / "docs" / "site.css"
 LINK = re.compile(r"\]\(([^():#\s]+)")
 FIRST = "/__init__.py"
-API = "api.md"
+API = {  # the pages of the public API: the title and the modules of each
+    "run": ("A trained run", ("vaswani", "infer", "infer/api.py")),
+    "model": ("The model", ("model/*.py",)),
+    "mixers": ("Mixers", ("model/*/*.py",)),
+    "search": ("Search", ("search/**/*.py",)),
+}
 EXPLORER = "explorer.html"
 FRAMED = f"notebooks/3_attention_maps/{EXPLORER}"  # beside the page of the notebook that has it in a frame
 
@@ -35,7 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
     page = explorer()
     explorers = [File.generated(config, place, content=page) for place in (EXPLORER, FRAMED)]
-    return Files([*of_theme, *ours, File.generated(config, API, content=api()), *explorers])
+    of_api = [File.generated(config, f"api/{name}.md", content=api(name)) for name in API]
+    return Files([*of_theme, *ours, *of_api, *explorers])
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -69,22 +75,14 @@ def explorer() -> str:
         return output.read_text(encoding="utf-8")
 
 
-def api() -> str:
-    """Returns the page of the public API: runs, and every module of model/ and search/."""
-    parts = [
-        "# API",
-        "## A trained run",
-        "::: vaswani",
-        "::: vaswani.infer",
-        "::: vaswani.infer.api",
-        "## The model",
-        *(f"::: vaswani.{name}" for name in _modules("model")),
-        "## Search",
-        *(f"::: vaswani.{name}" for name in _modules("search")),
-    ]
-    return "\n\n".join(parts) + "\n"
+def api(name: str) -> str:
+    """Returns a page of the public API: every module of its patterns."""
+    title, patterns = API[name]
+    modules = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
+    return "\n\n".join([f"# {title}", *(f"::: {_module(path)}" for path in modules)]) + "\n"
 
 
-def _modules(room: str) -> list[str]:
-    paths = sorted(path.relative_to(ROOT) for path in ROOT.glob(f"{room}/**/*.py"))
-    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(parts).removesuffix(".__init__")
+    return name if name == "vaswani" else f"vaswani.{name}"

@@ -55,7 +55,7 @@ def check(options: Any) -> None:
     first, *_ = folders("workdir", options.workdir)
     task = read_config(run_folder("workdir", first)).task
     if options.row_length is not None and task != "language_model":
-        raise UserError("--row_length is for language models; this run's task is another")
+        raise UserError(f"--row_length is for language models; this run's task is {task}")
 
 
 def main(options: Any) -> None:
@@ -102,7 +102,7 @@ def evaluate_other(options: Any, task: str, evaluated: str) -> None:
     model_run = open_run(options.workdir, options.checkpoint, task=task)
     # Of translators only an imported T5 fills in texts as well; its kind of tokenizer tells.
     if evaluated != task and not isinstance(model_run.text, Unigram):
-        raise UserError(f"--corpus={options.corpus}: this is a text; this run translates pairs, as in tsv:FILE")
+        raise UserError(f"--corpus={options.corpus}: it is monolingual; this run needs pairs, as in tsv:FILE")
     if task == "language_model":
         record = texts.evaluate(model_run, corpus, options.row_length)
     else:

@@ -1,10 +1,8 @@
 """The object that `infer.load_run` returns: it translates, scores and returns attention maps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, overload
-
-import jax
 
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError, as_library, format_value
@@ -14,13 +12,26 @@ from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.translate.options import Decoding, check, chosen
-from vaswani.infer.translate.translator import Hypothesis, Translation, Translator, translate_one
+from vaswani.infer.translate.translator import (
+    Hypothesis,
+    Translation,
+    Translator,
+    count_several,
+    note_several,
+    translate_one,
+)
 from vaswani.numbers import pluralize
 from vaswani.run.averaging import named_steps
 from vaswani.run.parameters import count_parameters
+from vaswani.run.sharding import data_mesh, place_params
 
 # What messages of commands name, and what `load_run` calls it.
-_IN_PYTHON = {"--workdir=": "workdir=", "--accept_changes": "accept_changes=True", "this command": "load_run"}
+_IN_PYTHON = {
+    "--workdir=": "workdir=",
+    "--checkpoint": "checkpoint",
+    "--accept_changes": "accept_changes=True",
+    "this command": "load_run",
+}
 
 
 class LoadedRun:
@@ -35,7 +46,8 @@ class LoadedRun:
     """
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
-        self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
+        # Once, not with each call: where all devices have them, as translating needs them.
+        self.run = run._replace(params=place_params(data_mesh(), run.params))
         self.batch_tokens = batch_tokens
 
     def __repr__(self) -> str:
@@ -53,6 +65,7 @@ class LoadedRun:
         alpha: float | None = None,
         extra_length: int | None = None,
         stopping: str | None = None,
+        split_sentences: bool = False,
     ) -> str: ...
 
     @overload
@@ -64,6 +77,7 @@ class LoadedRun:
         alpha: float | None = None,
         extra_length: int | None = None,
         stopping: str | None = None,
+        split_sentences: bool = False,
     ) -> list[str]: ...
 
     @as_library()
@@ -75,14 +89,19 @@ class LoadedRun:
         alpha: float | None = None,
         extra_length: int | None = None,
         stopping: str | None = None,
+        split_sentences: bool = False,
     ) -> str | list[str]:
         """Returns the best translation of each line, or of one string; options default to the run's `config.decode`.
 
+        With `split_sentences` the sentences of each line are translated one by one, and joined. Otherwise a warning
+        says how many lines have several, of which many a model translates only the first.
+
         Raises:
-          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown.
+          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown; or there is a line feed within
+            a line, which is allowed only with `split_sentences`.
         """
         decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping)
-        translations = self._translations(lines, decoding)
+        translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
 
@@ -96,13 +115,15 @@ class LoadedRun:
         alpha: float | None = None,
         extra_length: int | None = None,
         stopping: str | None = None,
+        split_sentences: bool = False,
     ) -> list[tuple[Hypothesis, ...]]:
         """Returns up to `nbest` translations of each line, best first, each with `text`, `score` and `log_prob`.
 
         The beam is at least `nbest`. The score is log p, in nats and with EOS, over the length penalty (section 6.1).
+        `split_sentences` is as in `translate`: the k-th best of each sentence are joined, and their scores added.
 
         Raises:
-          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown.
+          UserError: as `translate`.
         """
         check("nbest", nbest)
         if beam is None:
@@ -110,12 +131,20 @@ class LoadedRun:
         decoding = chosen(
             self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping, nbest=nbest
         )
-        return [translation.hypotheses for translation in self._translations(lines, decoding)]
+        translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
+        return [translation.hypotheses for translation in translations]
 
-    def _translations(self, lines: str | Sequence[str], decoding: Decoding) -> list[Translation]:
-        config = self.run.model_config
-        translator = Translator(config, self.run.tokenizer, decoding, batch_tokens=self.batch_tokens)
-        return translator.translate(self.run.params, _as_lines("lines", lines))
+    def _translations(
+        self, texts: Sequence[str], decoding: Decoding, split_sentences: bool = False
+    ) -> list[Translation]:
+        translator = Translator(
+            self.run.model_config,
+            self.run.tokenizer,
+            decoding,
+            batch_tokens=self.batch_tokens,
+            split_sentences=split_sentences,
+        )
+        return translator.translate(self.run.params, texts)
 
     @as_library()
     def score(
@@ -141,7 +170,8 @@ class LoadedRun:
         target = language or target_language(self.run.config.data.train) or "de"
         from vaswani.infer.evaluate.translations import score  # here, since it loads sacrebleu
 
-        return score([self.run], sources, self.translate(sources), references, target)
+        translations = self._translations(sources, chosen(self.run.config.decode))
+        return score([self.run], sources, [translation.text for translation in translations], references, target)
 
     @as_library()
     def attention_maps(self, source: str, target: str | None = None) -> dict[str, AttentionMap]:
@@ -211,6 +241,23 @@ def load(
         raise UserError(message) from error
 
 
+def _to_translate(lines: str | Sequence[str], split_sentences: bool) -> list[str]:
+    """Returns the lines given; warns of those with several sentences, unless these are split.
+
+    Raises:
+      UserError: these are no strings; or one has a line feed, other than the last one that reading a file leaves.
+    """
+    texts = _as_lines("lines", lines)
+    if split_sentences:
+        return texts
+    for place, text in enumerate(texts):
+        if "\n" in text.strip():
+            name = "lines" if isinstance(lines, str) else f"lines[{place}]"
+            raise UserError(f"{name} has a line feed in it: give a list of lines, or split_sentences=True")
+    note_several(count_several(texts), len(texts), "split_sentences=True")
+    return texts
+
+
 def _as_lines(name: str, text: Any) -> list[str]:
     """Returns the lines given, or the one line that a string is: as a sequence it would be its letters.
 
@@ -219,7 +266,8 @@ def _as_lines(name: str, text: Any) -> list[str]:
     """
     if isinstance(text, str):
         return [text]
-    if isinstance(text, bytes) or not isinstance(text, Iterable):
+    has_no_order = isinstance(text, Mapping | Set)
+    if isinstance(text, bytes) or has_no_order or not isinstance(text, Iterable):
         raise UserError(f"{name} is {format_value(text)}; it must be a string, or a list of strings")
     lines = list(text)
     for place, line in enumerate(lines):

@@ -22,7 +22,7 @@ from vaswani.infer.translate.options import (
     chosen,
     limits,
 )
-from vaswani.run import changes, connect
+from vaswani.run import connect, unchanged
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS
 from vaswani.run.signals import Signals, leave
@@ -72,7 +72,7 @@ def define_run_flags(several: bool = False) -> None:
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, ema, average:N, average:N@MINUTES or average-best:N; "
                         "default: config.decode.checkpoint")  # fmt: skip
     flags.mark_flag_as_required("workdir")
-    changes.define_flag()
+    unchanged.define_flag()
 
 
 def define_decoding_flags() -> None:

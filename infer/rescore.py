@@ -3,12 +3,13 @@
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --nbest=lists.txt > scored.txt
 python -m infer.rescore --workdir=runs/quickstart --source=in.txt --target=out.txt > log_probs.txt
 
-Lists are LINE ||| TEXT, with any further ||| FIELDS, as `infer.translate --nbest` and Moses write them: LINE counts
-from 0, and &#124; in TEXT is a bar. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that number is
-printed. Logarithms are natural and include EOS, so that the number is the log p of beam search. A run with data.joiner
-takes words with their marks.
+Lists are LINE ||| TEXT, with any further ||| FIELDS of numbers, as `infer.translate --nbest` and Moses write them:
+LINE counts from 0, and &#124; in TEXT is a bar. Each comes back with ||| LOG-PROBABILITY added; for pairs, only that
+number is printed. Logarithms are natural and include EOS, so that the number is the log p of beam search. A run with
+data.joiner takes words with their marks.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from absl import flags
 
 from vaswani.data.lines import read_lines
-from vaswani.errors import UserError
+from vaswani.errors import UserError, format_value
 from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import check_finite, open_run
 from vaswani.infer.scores.forced import check_lengths
@@ -26,6 +27,9 @@ from vaswani.infer.translate.nbest import SEPARATOR, text_of
 from vaswani.infer.translate.translator import note_unknown
 from vaswani.numbers import whole
 from vaswani.tasks import TRANSLATION
+
+# A number, the name before some, as in Moses' `LM0= -1.5`, or the link of an alignment: `0-1`.
+_NUMBERS = re.compile(r"(\S+=)?([-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan))?|\d+[-=]\d+", re.IGNORECASE)
 
 
 def check(options: Any) -> None:
@@ -38,7 +42,7 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
     """Returns the source line, from 0, and the text of each entry of n-best lists of `count` sources.
 
     Raises:
-      UserError: an entry is not LINE ||| TEXT, or there is no such line.
+      UserError: an entry is not LINE ||| TEXT, there is no such line, or a further field is of text.
     """
     numbers = []
     texts = []
@@ -47,6 +51,12 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
         number = whole(number_text.strip())
         if not fields or number is None or number >= count:
             raise UserError(f"{path}, line {place}: it must be LINE ||| TEXT, with LINE from 0 to {count - 1}")
+        for field in fields[1:]:
+            if not all(map(_NUMBERS.fullmatch, field.split())):
+                raise UserError(
+                    f"{path}, line {place}: the field {format_value(field)} has no numbers, as scores have; a ||| "
+                    "within a text is written &#124;&#124;&#124;"
+                )
         numbers.append(number)
         texts.append(text_of(fields[0]))
     return numbers, texts

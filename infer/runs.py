@@ -16,6 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import open_tokenizer
+from vaswani.data.other_corpora import other_corpora
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, is_library
 from vaswani.files import folders
@@ -23,10 +24,10 @@ from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.kernels import PLATFORMS, compiled_for
 from vaswani.run.averaging import check_began, load_choice, named_steps
 from vaswani.run.builtin import run_folder
-from vaswani.run.changes import check_unchanged
 from vaswani.run.config import SPLITS, read_config
 from vaswani.run.distributed import check_same_params
 from vaswani.run.parameters import count_parameters, named_shapes
+from vaswani.run.unchanged import check_unchanged
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tasks.task import Task
 
@@ -63,7 +64,7 @@ def open_run(
     Raises:
       UserError: the folder is not a run's, or one of another task (None: any); it has no such checkpoint, or the
         checkpoint is damaged or another model's; or its config or tokenizer was changed after its training, unless
-        `accept_changes` (`run.changes`).
+        `accept_changes` (`run.unchanged`).
     """
     workdir = run_folder("workdir", workdir)
     config = read_config(workdir)
@@ -175,10 +176,13 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     `instead` is the flag that names a corpus.
 
     Raises:
-      UserError: the config has none for that split.
+      UserError: the config has none for that split, or that of another corpus than the run's.
     """
     if name not in SPLITS:
         return name
+    wrong_splits = other_corpora(config.data)
+    if name in wrong_splits:
+        raise UserError(f"--split={name}: the run's {wrong_splits[name]}; name a corpus with {instead}")
     if not config.data[name]:
         raise UserError(f"--split={name}: the run's config has no data.{name}; name a corpus with {instead}")
     return config.data[name]
@@ -205,7 +209,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     for run in runs[1:]:
         if run.tokenizer.sha256 != first.tokenizer.sha256:
             raise UserError(
-                f"--workdir: {run.workdir} has another tokenizer than {first.workdir}; the runs of an ensemble "
-                "have one: train them on the same data.train, or in one sweep"
+                f"--workdir: {first.workdir} and {run.workdir} have different tokenizers; an ensemble must share one: "
+                "train its runs on the same data.train, or in one sweep"
             )
     return runs

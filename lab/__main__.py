@@ -16,7 +16,7 @@ from absl import flags
 from lab.studies.index import STUDIES
 from vaswani.command import run
 from vaswani.errors import UserError
-from vaswani.run import changes
+from vaswani.run import unchanged
 
 lines = [f"  {name:15}{question}\n" for name, question in STUDIES.items()]
 __doc__ = f"{__doc__}\n{''.join(lines)}"
@@ -40,6 +40,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("plot", None, "also draw the study's figure into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
-    changes.define_flag()
+    unchanged.define_flag()
     flags.DEFINE_bool("commands", False, "also print the command that runs each row")
     run(main)

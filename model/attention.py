@@ -1,7 +1,6 @@
 """Scaled dot-product attention (section 3.2.1, equation 1), and what may replace its scores and its softmax."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -108,16 +107,3 @@ def relative_values(
     # The weights of all keys at one distance are added up before they multiply its vector: no array is [t,s,e].
     weights_bhtr = jnp.einsum("bhts,btsr->bhtr", weights_bhts, distance_btsr.astype(weights_bhts.dtype))
     return jnp.einsum("bhtr,re->bhte", weights_bhtr, table_re.astype(weights_bhts.dtype))
-
-
-def check_scores(config: Any) -> None:
-    """Rejects, of a `ModelConfig`, what only dot products have."""
-    if config.scores == "dot":
-        return
-    scores = f"model.scores={config.scores!r}"
-    if config.mixer != "attention":
-        raise ValueError(f"{scores} needs model.mixer=attention; it is {config.mixer!r}")
-    if config.encoding.rotates or config.encoding.distances:
-        raise ValueError(f"model.positions={config.positions} acts on dot products; {scores} has none")
-    if not config.scale_attention:
-        raise ValueError(f"{scores} does not divide by sqrt(d_k); leave model.scale_attention=True")

@@ -1,6 +1,5 @@
 """The block that every model here stacks (Figure 1): a mixer, cross-attention to a memory, a feed-forward network."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,17 +9,18 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
-from vaswani.model.config import GATED, ModelConfig
+from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
-from vaswani.model.mixers.attention import MultiHeadAttention, add_bias
+from vaswani.model.mixers.attention import MultiHeadAttention
 from vaswani.model.mixers.convolution import GatedConvolution
+from vaswani.model.mixers.head_variants import add_bias, identity
 from vaswani.model.mixers.kv_cache import KeysValues
 from vaswani.model.mixers.linear import LinearAttention
 from vaswani.model.mixers.recurrent import Recurrent
 from vaswani.model.mixers.restricted import RestrictedAttention
 from vaswani.model.mixers.strided import StridedAttention
 from vaswani.model.noise import Noise, dropout, fold
-from vaswani.model.positions import NoPositions
+from vaswani.model.positions import NoPositions, encoding_of
 from vaswani.model.rows import by_rows
 
 ACTIVATIONS: dict[str, Any] = {
@@ -32,6 +32,8 @@ ACTIVATIONS: dict[str, Any] = {
     "geglu_tanh": partial(jax.nn.gelu, approximate=True),
     "swiglu": jax.nn.silu,
 }
+GATED = ("geglu", "geglu_tanh", "swiglu")  # feed-forward networks with a gate
+NORMS: dict[str, Any] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 # Where a block draws noise: each site folds its number into the key.
 # Six places, so that no two draw the same mask. Their order is part of a run: another would draw other masks.
@@ -70,11 +72,6 @@ class Residual(NamedTuple):
         return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
 
 
-def identity(x_btd: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-    """Returns x: what stands in the place of layer normalisation in a model without it."""
-    return x_btd
-
-
 def layer_norm(config: ModelConfig) -> Any:
     """Returns layer normalisation with scale and bias. The paper gives no epsilon; the default is tensor2tensor's.
 
@@ -84,14 +81,13 @@ def layer_norm(config: ModelConfig) -> Any:
     if config.norm == "none":
         return identity
     # `use_fast_variance` would compute E(x^2) - E(x)^2, which loses most digits far from 0.
-    kind = nn.RMSNorm if config.norm_kind == "rms" else nn.LayerNorm
-    return kind(epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
+    return NORMS[config.norm_kind](epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
 
 def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
     """Returns the mixer that `config.mixer` names; that is also its name among the parameters. `gain`: see `Heads`."""
     # The source tokens of a full prefix see those after them, in rows that are causal otherwise.
-    encoding = dataclasses.replace(c.encoding, causal=causal and c.prefix != "full")
+    encoding = encoding_of(c, causal=causal and c.prefix != "full")
     match c.mixer:
         case "restricted":
             return RestrictedAttention(c, encoding, gain, name="restricted")
@@ -103,8 +99,9 @@ def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
             return Recurrent(c, causal, name="recurrent")
         case "convolution":
             return GatedConvolution(c, name="convolution")
-        case _:
+        case "attention":
             return MultiHeadAttention(c, encoding, gain, name="self_attention")
+    raise ValueError(f"model.mixer is {c.mixer!r}, which model/block.py:self_mixer does not know")
 
 
 class FeedForward(nn.Module):

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import CommonConfig
 from vaswani.model.noise import Noise, dropout
+from vaswani.model.positions import encoding_of
 from vaswani.model.rows import by_rows
 
 
@@ -44,7 +45,7 @@ class Embedding(NamedTuple):
         if c.scale_embeddings:
             x_btd = x_btd * jnp.sqrt(jnp.float32(c.d_model))
         # "We add positional encodings to the input embeddings at the bottoms of the encoder and decoder stacks."
-        x_btd = c.encoding.embed(x_btd, positions_bt, self.positions_ld)
+        x_btd = encoding_of(c).embed(x_btd, positions_bt, self.positions_ld)
         if self.norm is not None:
             x_btd = self.norm(x_btd)
         # "We apply dropout to the sums of the embeddings and the positional encodings."
@@ -116,4 +117,4 @@ def table(model: nn.Module, name: str, rows: int, gain: float = 1.0) -> Float[Ar
 def position_table(model: nn.Module, name: str) -> Float[Array, "l d"] | None:
     """Makes the table of learned positions; None where positions are not learned."""
     c = model.config
-    return table(model, name, c.max_positions) if c.encoding.has_table else None
+    return None if c.limit is None else table(model, name, c.limit)

@@ -8,10 +8,10 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.ids import PAD
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import embeddings, logits_of
-from vaswani.model.mixers import MIXERS
 from vaswani.model.noise import Noise, fold
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
@@ -90,7 +90,7 @@ class DecoderOnly(nn.Module):
 
         With a mixer that has no weights there are none.
         """
-        if not MIXERS[self.config.mixer].weights:
+        if self.config.mixer not in WITH_WEIGHTS:
             return {}
         x_btd = self.embedding.encode(tokens.ids_bt, tokens.positions_bt, None)
         _, _, weights = self.decoder(x_btd, tokens, return_weights=True, prefix=prefix)
@@ -130,7 +130,7 @@ class LanguageModel(DecoderOnly):
         """
         width = prompts_bs.shape[1]
         positions = width + extra_length - 1  # of all tokens but the last, which the model does not read
-        limit = self.config.encoding.limit
+        limit = self.config.limit
         asked = f"a prompt of {width} tokens and {extra_length} more"
         if extra_length < 1:
             raise ValueError(f"{asked}: at least 1 must be asked for")

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.model.block import ACTIVATIONS, layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import Embedding, logits_of, position_table, table
-from vaswani.model.mixers import MIXERS
-from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.noise import Noise, fold
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
@@ -78,7 +78,7 @@ class MaskedLM(nn.Module):
 
     def attention_maps(self, tokens: Tokens) -> dict[str, Float[Array, "n b h t t"]]:
         """Returns the weights of all layers and heads, as "encoder"; none with a mixer that has no weights."""
-        if not MIXERS[self.config.mixer].weights:
+        if self.config.mixer not in WITH_WEIGHTS:
             return {}
         _, _, weights = self.encoder(self._embed(tokens, None), tokens, return_weights=True)
         return {"encoder": jnp.stack([block.self_bhtt for block in weights])}

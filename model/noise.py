@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from vaswani.model.config import DROPOUT_BITS, CommonConfig
+from vaswani.configs.rules import CHOICES
+from vaswani.model.config import CommonConfig
 
 WORD = 2**32  # values of a uint32
 
@@ -59,8 +60,8 @@ def dropout(x: Float[Array, "b *shape"], rate: float, noise: Noise | None) -> Fl
     """
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
-    if noise is not None and noise.bits not in DROPOUT_BITS:
-        raise ValueError(f"dropout bits must be one of {', '.join(DROPOUT_BITS)}, got {noise.bits!r}")
+    if noise is not None and noise.bits not in CHOICES["model.dropout_bits"]:
+        raise ValueError(f"dropout bits must be one of {', '.join(CHOICES['model.dropout_bits'])}, got {noise.bits!r}")
     if rate == 0.0 or noise is None:
         return x
     if noise.bits == "threefry":

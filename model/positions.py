@@ -1,18 +1,21 @@
 """Positional encodings: the paper's sinusoids and later alternatives.
 
-One class per kind. It defines what is added to the embeddings (`embed`), how the queries and keys of self-attention are
-rotated (`rotate`), what is added to its logits (`bias`), and the longest row (`limit`, None for no limit). Those with a
-table of parameters say which: `has_table`, read by `embed`; `biases`, the rows of a table read by `bias`; or
-`distances`, the rows of the two tables of vectors that every layer adds to its keys and values.
+One class per kind. It defines what is added to the embeddings (`embed`), what becomes of the queries and keys of
+self-attention (`queries`, `keys`), and what is added to its scores (`bias`). Those with a table of parameters say how
+many rows it has: `biases`, of the table that `bias` reads; or `distances`, of the two tables of vectors that every
+layer adds to its keys and values. The table that `embed` reads has `config.limit` rows.
 """
 
 import dataclasses
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+
+from vaswani.model.config import CommonConfig, ModelConfig
 
 MAX_WAVELENGTH = 10_000.0
 T5_FAR = 128  # tokens: T5 tells no greater distances apart
@@ -22,38 +25,18 @@ T5_FAR = 128  # tokens: T5 tells no greater distances apart
 class NoPositions:
     """No positions at all, and the base class of every kind: a field of this type holds any of them.
 
-    Each kind overrides what it adds, rotates or biases; here nothing is.
+    Each kind overrides what it changes; here nothing is.
     """
 
-    d_model: int = 0
-    d_k: int = 0
-    h: int = 0
-    max_positions: int = 0  # rows of a learned table
-    max_distance: int = 0  # beyond it, relative vectors do not tell distances apart
+    config: Any = None  # `ModelConfig`; kinds without parameters need none
     causal: bool = False  # whether no key is after its query
 
-    has_table = False  # whether `embed` reads a learned table
-    rotates = False  # whether `rotate` does
-    adds_bias = False  # whether `bias` does
     biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
-
-    def check_widths(self) -> None:
-        """Raises a `ValueError` if vectors of this width cannot hold the positions."""
 
     @property
     def distances(self) -> int:
         """The rows of a layer's tables of relative vectors; 0 for none."""
         return 0
-
-    @property
-    def relative(self) -> bool:
-        """Whether it acts inside attention, on pairs of positions."""
-        return self.rotates or self.adds_bias or self.distances > 0
-
-    @property
-    def limit(self) -> int | None:
-        """The most tokens that a row may have; None for no limit."""
-        return None
 
     def embed(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
@@ -61,9 +44,13 @@ class NoPositions:
         """Returns embeddings with positions added."""
         return x_btd
 
-    def rotate(self, x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
-        """Returns queries or keys rotated by their positions."""
-        return x_bhtk
+    def queries(self, q_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
+        """Returns the queries as they meet the keys."""
+        return q_bhtk
+
+    def keys(self, k_bhsk: Float[Array, "b h s k"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h s k"]:
+        """Returns the keys as they meet the queries, and as a cache stores them."""
+        return k_bhsk
 
     def bias(
         self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
@@ -76,25 +63,15 @@ class NoPositions:
 class Sinusoidal(NoPositions):
     """The paper's (section 3.5)."""
 
-    def check_widths(self) -> None:
-        if self.d_model % 2:
-            raise ValueError(f"model.d_model is {self.d_model}; sinusoidal positions need an even width")
-
     def embed(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
     ) -> Float[Array, "b t d"]:
-        return x_btd + sinusoids(positions_bt, self.d_model)
+        return x_btd + sinusoids(positions_bt, self.config.d_model)
 
 
 @dataclasses.dataclass(frozen=True)
 class Learned(NoPositions):
     """A table of learned vectors (Table 3, row E)."""
-
-    has_table = True
-
-    @property
-    def limit(self) -> int | None:
-        return self.max_positions
 
     def embed(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
@@ -108,33 +85,27 @@ class Learned(NoPositions):
 class Rotary(NoPositions):
     """RoPE, Su et al. 2021 (arXiv 2104.09864)."""
 
-    rotates = True
+    def queries(self, q_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
+        return rotate(q_bhtk, positions_bt)
 
-    def check_widths(self) -> None:
-        if self.d_k % 2:
-            raise ValueError(f"model.d_k is {self.d_k}; rotary positions rotate pairs and need an even width")
-
-    def rotate(self, x_bhtk: Float[Array, "b h t k"], positions_bt: Int[Array, "b t"]) -> Float[Array, "b h t k"]:
-        return rotate(x_bhtk, positions_bt)
+    def keys(self, k_bhsk: Float[Array, "b h s k"], positions_bs: Int[Array, "b s"]) -> Float[Array, "b h s k"]:
+        return rotate(k_bhsk, positions_bs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Alibi(NoPositions):
     """ALiBi, Press et al. 2021 (arXiv 2108.12409)."""
 
-    adds_bias = True
-
     def bias(
         self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
     ) -> Float[Array, "b h t s"] | None:
-        return alibi_bias(positions_bt, positions_bs, self.h)
+        return alibi_bias(positions_bt, positions_bs, self.config.h)
 
 
 @dataclasses.dataclass(frozen=True)
 class T5Bias(NoPositions):
     """T5's learned bias of each head for each bucket of distances, Raffel et al. 2020 (arXiv 1910.10683)."""
 
-    adds_bias = True
     biases = 32
 
     def bias(
@@ -158,7 +129,7 @@ class RelativeVectors(NoPositions):
 
     @property
     def distances(self) -> int:
-        return 2 * self.max_distance + 1
+        return 2 * self.config.max_distance + 1
 
 
 KINDS: dict[str, type[NoPositions]] = {
@@ -170,6 +141,12 @@ KINDS: dict[str, type[NoPositions]] = {
     "shaw": RelativeVectors,
     "none": NoPositions,
 }
+
+
+def encoding_of(config: CommonConfig, causal: bool = False) -> NoPositions:
+    """Returns the positions that `config.positions` names; recurrent networks have none."""
+    kind = KINDS[config.positions] if isinstance(config, ModelConfig) else NoPositions
+    return kind(config, causal)
 
 
 def frequencies(width: int) -> Float[np.ndarray, " half"]:

@@ -47,7 +47,7 @@ class PrefixLM(DecoderOnly):
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns `translation_limits`."""
-        return translation_limits(source_bs, extra_length, self.config.encoding.limit)
+        return translation_limits(source_bs, extra_length, self.config.limit)
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the first token of every search, BOS, and the cache of its source, filled at once."""

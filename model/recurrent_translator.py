@@ -28,9 +28,10 @@ from flax import linen as nn
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from vaswani.configs.rules import broken
 from vaswani.ids import BOS
 from vaswani.model.attention import additive_scores, attention, dot_products
-from vaswani.model.config import SIZES, CommonConfig, ModelConfig, check_choice
+from vaswani.model.config import DEFAULTS, CommonConfig
 from vaswani.model.decoding import take_beams, translation_limits
 from vaswani.model.embed import embeddings, logits_of
 from vaswani.model.masks import NO_SEGMENT, Mask
@@ -39,7 +40,6 @@ from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
-RECURRENT = ("fixed", "additive", "dot")
 CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 State = Any  # of a layer: the GRU's output, or the LSTM's cell and output; in float32
@@ -50,7 +50,7 @@ class RecurrentConfig(CommonConfig):
     """Sizes and variants of one recurrent translator.
 
     Raises:
-      ValueError: a field is out of its range, or the width cannot be halved.
+      ValueError: a field is out of its range, or two do not go together (configs/rules.py); the message names them.
     """
 
     recurrent: str = dataclasses.field(kw_only=True)
@@ -58,13 +58,8 @@ class RecurrentConfig(CommonConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("recurrent", self.recurrent, RECURRENT)
-        check_choice("cell", self.cell, CELLS)
-        if self.d_model % self.directions:
-            raise ValueError(
-                f"model.recurrent={self.recurrent!r} needs an even model.d_model, half for each direction; "
-                f"{self.d_model} is odd"
-            )
+        if self.recurrent == "none":
+            raise ValueError("model.recurrent is 'none'; it must be one of fixed, additive, dot")
 
     @classmethod
     def of(cls, vocab_size: int, keys: Mapping[str, Any]) -> "RecurrentConfig":
@@ -73,20 +68,10 @@ class RecurrentConfig(CommonConfig):
         Raises:
           ValueError: a key is set that this model would ignore. Sizes, like h, have no value that is off: any will do.
         """
-        recurrent = f"model.recurrent={keys['recurrent']!r}"
+        if fault := broken({f"model.{key}": value for key, value in keys.items()}, DEFAULTS):
+            raise ValueError(fault)
         names = [field.name for field in dataclasses.fields(cls)]
-        own = {}
-        for key, value in keys.items():
-            if key in names:
-                own[key] = value
-            elif key == "positions":
-                if value != "none":
-                    raise ValueError(f"{recurrent} has no positions; set model.positions=none, not {value!r}")
-            elif key not in SIZES:
-                off = getattr(ModelConfig, key)
-                if value != off:
-                    raise ValueError(f"{recurrent} does not use model.{key}, which is {value!r}; leave it {off!r}")
-        return cls(vocab_size, **own)
+        return cls(vocab_size, **{key: value for key, value in keys.items() if key in names})
 
     @property
     def directions(self) -> int:

@@ -14,6 +14,7 @@ from vaswani.model.masks import Mask
 from vaswani.model.mixers.kernels import chosen
 from vaswani.model.mixers.kv_cache import KeysValues, StoredKeysValues
 from vaswani.model.noise import Noise, fold
+from vaswani.model.positions import encoding_of
 from vaswani.tokens import Tokens
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
@@ -80,9 +81,9 @@ class Stack(nn.Module):
             self.final_norm = layer_norm(c)
         # What all layers read but none owns: T5's table of biases, one number per bucket and head.
         self.shared: tuple[Array, ...] = ()
-        if c.encoding.biases:
+        if biases := encoding_of(c).biases:
             init = nn.initializers.normal(c.d_model**-0.5)
-            self.shared = (self.param("relative_bias", init, (c.encoding.biases, c.h)),)
+            self.shared = (self.param("relative_bias", init, (biases, c.h)),)
 
     @property
     def depth(self) -> int:
@@ -150,15 +151,12 @@ class Stack(nn.Module):
     def _masks(
         self, tokens: Tokens, memory: Memory | None, prefix: int, is_plain: bool
     ) -> tuple[Mask | None, Mask | None]:
-        """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them.
-
-        With `is_plain` that is both.
+        """Returns the masks of self-attention and of attention to a memory, each with its kernel or dense.
 
         That of self-attention is None for one more token of each beam, to which the cache shows what is before it.
         """
         segments_bt = tokens.segments_bt
         mask = None
-        length = tokens.positions_bt.shape[1]
         if segments_bt is None:
             # A search has one sentence in a row, of segment 1.
             segments_bt = jnp.ones_like(tokens.positions_bt)
@@ -167,20 +165,24 @@ class Stack(nn.Module):
             self._check_length(tokens)
             # Self-attention: to one's own sentence and, in a decoder, to no later position (section 3.2.3).
             mask = Mask(segments_bt, segments_bt, self.causal, prefix)
-            if self.config.mixer == "attention" and (is_plain or chosen(self.config, length, length) == "einsum"):
-                mask = mask.with_dense()
+            if self.config.mixer == "attention":
+                mask = self._with_kernel(mask, is_plain)
         if memory is None:
             return mask, None
         # Encoder-decoder attention: to all of the source of one's own sentence.
-        memory_mask = Mask(segments_bt, memory.segments_bs)
-        if is_plain or chosen(self.config, length, memory.segments_bs.shape[1]) == "einsum":
-            memory_mask = memory_mask.with_dense()
-        return mask, memory_mask
+        return mask, self._with_kernel(Mask(segments_bt, memory.segments_bs), is_plain)
+
+    def _with_kernel(self, mask: Mask, is_plain: bool) -> Mask:
+        """Returns the mask with the kernel that all layers use, or dense for the einsum: with `is_plain` always."""
+        impl = "einsum"
+        if not is_plain:
+            impl = chosen(self.config, mask.queries_bt.shape[1], mask.keys_bs.shape[1])
+        return mask.with_dense() if impl == "einsum" else mask.replace(kernel=impl)
 
     def _check_length(self, tokens: Tokens) -> None:
         """Raises a `ValueError` if rows are longer than the table of learned positions."""
         length = tokens.positions_bt.shape[1]
-        limit = self.config.encoding.limit
+        limit = self.config.limit
         # An index beyond a table would be clamped by XLA, without an error.
         if limit is not None and length > limit:
             raise ValueError(f"a row of {length} tokens; model.max_positions is {limit}")

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.ids import BOS
 from vaswani.model.block import layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.decoding import translation_limits
 from vaswani.model.embed import embeddings, logits_of
-from vaswani.model.mixers import MIXERS
 from vaswani.model.noise import Noise, fold
 from vaswani.model.stack import Memory, Stack, StackCache
 from vaswani.tokens import Tokens
@@ -77,7 +77,7 @@ class Transformer(nn.Module):
     @nn.nowrap
     def output_limits(self, source_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns `translation_limits`."""
-        return translation_limits(source_bs, extra_length, self.config.encoding.limit)
+        return translation_limits(source_bs, extra_length, self.config.limit)
 
     def start(self, source_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], StackCache]:
         """Returns the first token of every search, BOS, and the empty cache."""
@@ -113,7 +113,7 @@ class Transformer(nn.Module):
         cross = [block.cross_bhts for block in decoder_weights]
         # One array per kind, with the layers along a new first axis.
         maps = {"cross": jnp.stack(cross)}
-        if MIXERS[self.config.mixer].weights:
+        if self.config.mixer in WITH_WEIGHTS:
             encoder = [block.self_bhtt for block in encoder_weights]
             decoder = [block.self_bhtt for block in decoder_weights]
             maps["encoder"] = jnp.stack(encoder)

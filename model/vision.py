@@ -9,8 +9,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import position_table
-from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.noise import Noise, dropout, fold
+from vaswani.model.positions import encoding_of
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
 
@@ -116,7 +117,7 @@ class Vision(nn.Module):
             token_b1d = jnp.broadcast_to(self.token, (x_btd.shape[0], 1, c.d_model)).astype(c.dtype)
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         # Positions count patches row by row, the class token first.
-        x_btd = c.encoding.embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
+        x_btd = encoding_of(c).embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
         x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED))
         x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
         # From all positions to one vector per image: [b,t,d] -> [b,d].

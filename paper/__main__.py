@@ -18,7 +18,7 @@ from absl import flags
 
 from vaswani.command import run
 from vaswani.errors import UserError
-from vaswani.run import changes
+from vaswani.run import unchanged
 
 TABLES = ("table1", "table2", "table3", "table4")
 WHAT = (*TABLES, "figures", "all")
@@ -40,6 +40,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", "figures", "folder for `figures`; created if absent")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
-    changes.define_flag()
+    unchanged.define_flag()
     flags.DEFINE_bool("commands", False, "also print the command that runs each row")
     run(main)

@@ -42,7 +42,7 @@ from vaswani.model.positions import sinusoids
 from vaswani.paper import drawing
 from vaswani.paper.heads.measure import BATCH, direction, load_or_measure, sentence_maps, spans_of
 from vaswani.paper.heads.roles import RELATIONS, AnnotatedPair, annotate
-from vaswani.run import changes
+from vaswani.run import unchanged
 from vaswani.train.optim import learning_rate
 
 PRONOUNS = {"he", "she", "it", "they", "him", "her", "them", "who", "its", "er", "sie", "es", "ihn", "ihm", "ihnen"}
@@ -371,6 +371,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "folder for the figures")
     flags.DEFINE_string("sentence", None, "a sentence of the source language; default: examples of the grammar")
     flags.DEFINE_integer("sentences", 500, "sentences on which head roles are measured", lower_bound=1)
-    changes.define_flag()
+    unchanged.define_flag()
     flags.mark_flags_as_required(["workdir", "output"])
     run(main, hint='put the sentence in quotes: --sentence="..."')

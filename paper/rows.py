@@ -14,7 +14,8 @@ from ml_collections import ConfigDict
 
 from vaswani.keys import flat
 from vaswani.paper.records import SEARCH, Records, RunRecord
-from vaswani.run.folder import FREE_KEYS, as_json
+from vaswani.run.folder import as_json
+from vaswani.run.unchanged import FREE_KEYS
 from vaswani.train.table import NOT_RUN, spread
 
 # Keys in which a run may differ from a row and still be that row: what a resumed run may change, the seed, and how

@@ -10,9 +10,8 @@ import numpy as np
 
 from vaswani.errors import UserError, note
 from vaswani.progress import Progress
-from vaswani.run import kept, saved
-from vaswani.run.builtin import is_builtin
-from vaswani.run.builtin_weights import about, load_weights
+from vaswani.run import params_cache, saved
+from vaswani.run.builtin import checkpoint_of, is_builtin, load_weights
 from vaswani.run.choice import EMA, choose
 from vaswani.run.saved import Checkpoint, DamagedError
 
@@ -51,7 +50,7 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     """Returns the steps that `choice` names and the mean of their parameters, as float32 numpy arrays.
 
     The parameters of `ema` are the moving average that training has kept (`optim.ema`). What an earlier command made of
-    the same checkpoints is read instead of them, if it was kept (`run.kept`).
+    the same checkpoints is read instead of them, if it was kept (`run.params_cache`).
 
     Damaged checkpoints are ignored, each with a note on stderr. If a training process saves or removes checkpoints
     meanwhile, the choice is made again.
@@ -66,13 +65,13 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     checkpoints = listed
     while True:
         steps = choose(choice, checkpoints)
-        name = kept.name_of(workdir / "checkpoints", steps, "ema" if choice == EMA else "params")
-        params = kept.read(name)
+        name = params_cache.name_of(workdir / "checkpoints", steps, "ema" if choice == EMA else "params")
+        params = params_cache.read(name)
         if params is not None:
             return steps, params
         try:
             params = average(partial(_load, workdir, choice), steps)
-            kept.write(name, params)
+            params_cache.write(name, params)
             return steps, params
         except UserError as error:
             now = list_checkpoints(workdir)
@@ -114,8 +113,7 @@ def check_began(workdir: Path) -> None:
 def list_checkpoints(workdir: Path) -> list[Checkpoint]:
     """Returns the complete checkpoints of a run, oldest first; [] before the first is saved."""
     if is_builtin(workdir):
-        step, saved_at = about(workdir)
-        return [Checkpoint(step, saved_at, {})]
+        return [checkpoint_of(workdir)]
     folder = (workdir / "checkpoints").absolute()
     if not folder.is_dir():
         return []

@@ -47,8 +47,8 @@ def completed(recorded: dict[str, Any]) -> dict[str, Any]:
     A key that a run lacks is younger than the run, and the default of a younger key is what runs did before it: a
     variant that is off, or the only way that there was (subwords, an exact search). A key that there is no more is
     left out if it is False, for then the run was trained as if there had been none; with any other value it is refused
-    (`check_keys`). A key that someone took out of a run's file gets its default as well; `run.changes` then finds that
-    the file differs from the checkpoint's own.
+    (`check_keys`). A key that someone took out of a run's file gets its default as well; `run.unchanged` then finds
+    that the file differs from the checkpoint's own.
     """
     # As a file has it: of a tuple, a list.
     whole = json.loads(json.dumps(default().to_dict()))

@@ -7,7 +7,11 @@ from typing import Any
 from absl import flags
 
 from vaswani import compiled
-from vaswani.errors import UserError
+from vaswani.errors import UserError, note
+
+# What a cluster manager tells the processes of several TPU slices, in this order: how many, which one, and where the
+# first is. A job that replaces a preempted slice may find those of before.
+_OF_SLICES = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
 
 
 def define_flags() -> None:
@@ -31,13 +35,15 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     on the step to stop after (`run.distributed.all_stop`).
 
     Raises:
-      UserError: only some of the flags are given, one cannot be right, or the other processes do not answer.
+      UserError: only some of the flags are given, one cannot be right, or the other processes do not answer; or the
+        variables of several TPU slices cannot be right.
     """
     import jax  # only now: a mistyped flag is answered without it
 
     coordinator = options.coordinator
     processes = options.processes
     process = options.process
+    _check_slices(processes)
     if (coordinator, processes, process) == (None, 1, None):
         return
     missing = [value is None for value in (coordinator, processes, process)]
@@ -63,6 +69,30 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
         # With all three flags, one process may be connected to itself alone.
         if compiled.is_own_folder() and jax.process_count() > 1:
             jax.config.update("jax_enable_compilation_cache", False)
+
+
+def _check_slices(processes: int | None) -> None:
+    """Drops the variables of several slices where there is one, and says for how many jax is about to wait.
+
+    With wrong ones it would wait for slices that do not exist, without a word.
+    """
+    given = {name: os.environ[name] for name in _OF_SLICES if os.environ.get(name)}
+    if not given:
+        return
+    listed = ", ".join(f"{name}={value}" for name, value in given.items())
+    slices, index, _ = (given.get(name, "") for name in _OF_SLICES)
+    if processes == 1 or slices == "1":
+        for name in given:
+            del os.environ[name]
+        note(f"this run is of one slice, so these variables are ignored: {listed}")
+        return
+    can_be = len(given) == len(_OF_SLICES) and slices.isdecimal() and index.isdecimal() and int(index) < int(slices)
+    if not can_be or (processes or 0) % int(slices):
+        raise UserError(
+            f"{listed}: this cannot be right, and is perhaps left from before a preemption; for one slice unset these "
+            "variables; several slices need all three, and a slice id below their number, which must divide --processes"
+        )
+    note(f"waiting for {slices} slices ({listed}); if there are fewer, end this and unset these variables")
 
 
 def _started() -> int:

@@ -16,7 +16,6 @@ from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
 from vaswani.files import write_json
-from vaswani.keys import flat
 from vaswani.machine import cpu_info, cpus
 from vaswani.model.config import ModelConfig
 from vaswani.model.recurrent_translator import RecurrentConfig
@@ -24,25 +23,9 @@ from vaswani.run.config import read_config
 from vaswani.run.distributed import is_main
 from vaswani.run.lock import NAME as LOCK
 from vaswani.run.lock import lock
-from vaswani.run.moved import KEYS, has_same_content
 from vaswani.run.records import read_launches
+from vaswani.run.unchanged import PATHS, differences, has_same_content
 
-# Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
-FREE_KEYS = (
-    "checkpoint.",
-    "data.cache",
-    "data.test",
-    "decode.",
-    "diagnose_every",
-    "eval.",
-    "log_every",
-    "loss.chunk",
-    "mesh.",
-    "model.attention_impl",
-    "model.remat",
-    "model.scan_layers",
-    "optim.accumulate",
-)
 _ROOT = Path(__file__).resolve().parent.parent  # the clone, or `vaswani` where it is installed
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
 
@@ -132,12 +115,15 @@ def _take_over(config: dict[str, Any], workdir: Path) -> None:
 def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Path) -> None:
     """Raises a `UserError` if more differs between a run and `config` than the paths of the same files."""
     told = "; ".join(different.values())
-    only_paths = different.keys() <= set(KEYS)
+    only_paths = different.keys() <= set(PATHS)
     if not (only_paths and all(has_same_content(workdir, key, config) for key in different)):
-        raise UserError(
-            f"--workdir={workdir}: this folder holds the run of another config ({told}); "
-            "use another --workdir, or the config that it was started with"
-        )
+        cure = "use another --workdir, or the config that it was started with"
+        if list(different) == ["steps"]:  # it differs only where every update depends on it
+            cure = (
+                "every update depends on it with optim.schedule=cosine or optim.name=ademamix: to train longer, start "
+                f"a new run with --init={workdir}; with optim.schedule=inverse_sqrt it could be raised"
+            )
+        raise UserError(f"--workdir={workdir}: this folder holds the run of another config ({told}); {cure}")
     print(f"note: {told}; the content is the same", file=sys.stderr)
 
 
@@ -200,24 +186,6 @@ def cpu_model() -> str:
 def as_json(cfg: ConfigDict) -> dict[str, Any]:
     """Returns the config as plain JSON values; tuples become lists."""
     return json.loads(json.dumps(cfg.to_dict()))
-
-
-def differences(old: dict[str, Any], new: dict[str, Any]) -> dict[str, str]:
-    """Returns each key that differs and affects the parameters, and a phrase with its name and both values.
-
-    The number of updates is one of them only where every update depends on it: by its rate, or by AdEMAMix's slow mean.
-    """
-    old_flat = flat(old)
-    new_flat = flat(new)
-    depends_on_steps = new_flat.get("optim.schedule") == "cosine" or new_flat.get("optim.name") == "ademamix"
-    free = FREE_KEYS if depends_on_steps else (*FREE_KEYS, "steps")
-    changes = {}
-    for key in sorted(old_flat.keys() | new_flat.keys()):
-        before = old_flat.get(key)
-        now = new_flat.get(key)
-        if before != now and not key.startswith(free):
-            changes[key] = f"{key} is {before!r} there and {now!r} here"
-    return changes
 
 
 def git() -> dict[str, Any] | None:

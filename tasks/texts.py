@@ -107,7 +107,7 @@ def training_data(
     if check:
         check(cfg, train)
     # Rows longer than a table of learned positions are refused now, not in the middle of training.
-    limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
+    limit = model_config(cfg, tokenizer.vocab_size).limit
     check_positions(cfg.data, limit, train, valid)
     _note_longest(cfg.data, valid)
     shard = process_shard(mesh, cfg.optim.accumulate)
@@ -123,7 +123,7 @@ def all_batches(
     """Returns the batches of a corpus, each record once, for a run of `cfg`; raises as `open_text` and `examples`."""
     prepared = open_text(cfg, tokenizer, spec, sides)
     records = examples(cfg, prepared, tokenizer, 0)
-    limit = model_config(cfg, tokenizer.vocab_size).encoding.limit
+    limit = model_config(cfg, tokenizer.vocab_size).limit
     return by_length(records, cfg.data, process_shard(mesh), limit)
 
 

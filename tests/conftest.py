@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.hurry import XLA_FLAGS
 from tests.kept import folder
+from vaswani import object_files
 
 # Also for commands in tests:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -37,6 +38,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 ROOT = Path(__file__).parent.parent
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+object_files.guard()
 
 # A busy machine is no failure, and what fails here must fail again when it is looked into.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

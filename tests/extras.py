@@ -29,7 +29,6 @@ EXTRAS = {
     "onnx": "convert",
     "onnxruntime": "convert",
     "psycopg": "psycopg",
-    "safetensors": "convert",
     "sklearn": "vision",
     "tokenizers": "convert",
     "torch": "convert",

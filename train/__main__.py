@@ -24,7 +24,7 @@ from ml_collections import config_flags
 from vaswani.command import run
 from vaswani.configs.common import default
 from vaswani.files import output_folder
-from vaswani.run import changes, connect
+from vaswani.run import connect, unchanged
 from vaswani.run.signals import leave
 from vaswani.train import huge_pages
 from vaswani.train.check import check, check_device, profiled
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
     flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
     flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
-    changes.define_flag()
+    unchanged.define_flag()
     connect.define_flags()
     flags.mark_flags_as_required(["config", "workdir"])
     run(main, default().to_dict(), hint="keys are set as --config.KEY=VALUE", check=check_flags)

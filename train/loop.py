@@ -14,14 +14,14 @@ from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
 from vaswani.keys import flat
-from vaswani.run.changes import check_unchanged
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
 from vaswani.run.folder import as_json, model_config, open_folder, record_launch
-from vaswani.run.outbox import Outbox
 from vaswani.run.records import read_metrics
 from vaswani.run.sharding import make_mesh, place_rows
 from vaswani.run.signals import Signals
+from vaswani.run.unchanged import check_unchanged
+from vaswani.run.uploads import Uploads
 from vaswani.tasks.task import Batch
 from vaswani.train import cpu_bfloat16
 from vaswani.train.job import Job, open_job
@@ -100,14 +100,14 @@ def train(
         done = int(state.step)
 
         # Records: by process 0 alone; the others have neither a folder nor a tracker.
-        outbox = Outbox(workdir)
-        trace = Profile(outbox, profile, first=done + 1)
+        uploads = Uploads(workdir)
+        trace = Profile(uploads, profile, first=done + 1)
         if is_main():
             record_launch(workdir, job.manifests, done, init_record)
         opened.enter_context(jax.set_mesh(mesh))
-        opened.enter_context(closing(outbox))
-        told = opened.enter_context(tracked(tracker if is_main() else None, workdir, as_json(cfg)))
-        reporter = opened.enter_context(_reporter(cfg, workdir, program, done, told, outbox))
+        opened.enter_context(closing(uploads))
+        tracking = opened.enter_context(tracked(tracker if is_main() else None, workdir, as_json(cfg)))
+        reporter = opened.enter_context(_reporter(cfg, workdir, program, done, tracking, uploads))
         opened.enter_context(closing(job.batches))
         opened.enter_context(closing(checkpoints))
         opened.enter_context(closing(trace))
@@ -160,7 +160,7 @@ def _first_state(
 
 
 def _reporter(
-    cfg: ConfigDict, workdir: Path, program: Program, done: int, tracker: Tracker | None, outbox: Outbox
+    cfg: ConfigDict, workdir: Path, program: Program, done: int, tracker: Tracker | None, uploads: Uploads
 ) -> Reporter:
     """Returns the reporter of a run that has made `done` updates."""
     return Reporter(
@@ -171,7 +171,7 @@ def _reporter(
         every=cfg.log_every,
         peak=peak_flops(),
         tracker=tracker,
-        outbox=outbox,
+        uploads=uploads,
     )
 
 

@@ -37,8 +37,8 @@ from vaswani.errors import UserError, one_line
 from vaswani.files import in_bucket, read_bytes, write_text
 from vaswani.numbers import from_nll
 from vaswani.progress import Bar
-from vaswani.run.outbox import Outbox
 from vaswani.run.records import read_metrics
+from vaswani.run.uploads import Uploads
 from vaswani.train import table
 from vaswani.train.start import peak_memory
 from vaswani.train.step import Sums
@@ -82,7 +82,7 @@ class Reporter:
         every: int,
         peak: float = 0.0,
         tracker: Tracker | None = None,
-        outbox: Outbox | None = None,
+        uploads: Uploads | None = None,
     ) -> None:
         """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
 
@@ -94,7 +94,7 @@ class Reporter:
           every: updates per record.
           peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
           tracker: gets every record, too.
-          outbox: of the run; by default one for `workdir`.
+          uploads: of the run; by default one for `workdir`.
         """
         self._rate = rate
         self._first = first
@@ -103,13 +103,13 @@ class Reporter:
         self._peak = peak
         self._tracker = tracker
         self._elapsed = 0.0
-        self._outbox: Outbox | None = None
+        self._uploads: Uploads | None = None
         self._file = None
         self._tensorboard = None
         if workdir:
             self._elapsed = _drop_records(workdir, first)
-            self._outbox = outbox or Outbox(workdir)
-            folder = self._outbox.folder
+            self._uploads = uploads or Uploads(workdir)
+            folder = self._uploads.folder
             if folder != workdir:
                 (folder / "metrics.jsonl").write_bytes(read_bytes(workdir / "metrics.jsonl"))
             self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
@@ -166,7 +166,11 @@ class Reporter:
         if step % self._every == 0 or step == self._last:
             self._record(step, gradient_norm)
         elif step == self._first:
-            self._timed = _Moment(step, self._seconds())  # without the time that it took to compile
+            now = self._seconds()
+            self._timed = _Moment(step, now)  # without the time that it took to compile
+            loss = self._totals.loss_sum / max(self._totals.target_tokens, 1.0)
+            waited = f"{now - self._elapsed:,.1f} s, compilation included"
+            self.message(f"step {step}/{self._last}: loss {loss:.4f}  after {waited}")
         self._bar.update(step)
 
     def finish(self) -> None:
@@ -180,10 +184,10 @@ class Reporter:
         self.send()
 
     def send(self) -> None:
-        """Uploads the records so far, where the run is in a bucket; raises as `Outbox.send`."""
-        if self._outbox and self._tensorboard and in_bucket(self._outbox.workdir):
+        """Uploads the records so far, where the run is in a bucket; raises as `Uploads.send`."""
+        if self._uploads and self._tensorboard and in_bucket(self._uploads.workdir):
             self._tensorboard.flush()
-            self._outbox.send()
+            self._uploads.send()
 
     def message(self, text: str) -> None:
         """Prints a line on stderr, above the bar if there is one."""

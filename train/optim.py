@@ -65,6 +65,7 @@ def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Fl
         return jnp.where(n < cfg.warmup, rising, falling)
     if cfg.schedule == "constant":
         return cfg.lr * jnp.minimum(n / cfg.warmup, 1.0)
+    assert cfg.schedule == "cosine", cfg.schedule
     progress = jnp.clip((n - cfg.warmup) / max(steps - cfg.warmup, 1), 0.0, 1.0)
     falling = 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
     return cfg.lr * jnp.minimum(n / cfg.warmup, falling)
@@ -114,8 +115,10 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
             chosen = optax.adafactor(rate, min_dim_size_to_factor=FACTORED)
         case "schedule_free_adamw":
             chosen = schedule_free(optax.adamw(rate, 0.0, cfg.b2, cfg.eps, **decay), rate, cfg.b1)
-        case _:
+        case "adam":
             chosen = optax.adam(rate, cfg.b1, cfg.b2, cfg.eps)
+        case other:
+            raise ValueError(f"optim.name is {other!r}, which train/optim.py does not know")
     parts = [chosen]
     if cfg.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))

@@ -13,7 +13,7 @@ import jax
 
 from vaswani.errors import UserError
 from vaswani.run.distributed import is_main
-from vaswani.run.outbox import Outbox
+from vaswani.run.uploads import Uploads
 
 FOLDER = "profile"  # of the run
 _SHOWN = 5  # operations
@@ -30,7 +30,7 @@ class Operation(NamedTuple):
 class Profile:
     """Traces updates of process 0 into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
 
-    def __init__(self, outbox: Outbox, updates: tuple[int, int] | None, first: int) -> None:
+    def __init__(self, uploads: Uploads, updates: tuple[int, int] | None, first: int) -> None:
         """Prepares the trace of `updates`, a first and a last one, in a launch whose first update is `first`.
 
         If the run has made some of them and has a trace, nothing is traced: the same command must resume it.
@@ -38,8 +38,8 @@ class Profile:
         Raises:
           UserError: it has made some of them, and has no trace.
         """
-        self._folder = outbox.folder / FOLDER
-        self._place = outbox.workdir / FOLDER  # where it is sent
+        self._folder = uploads.folder / FOLDER
+        self._place = uploads.workdir / FOLDER  # where it is sent
         self._first, self._last = updates or (0, 0)
         if 0 < self._first < first:
             done = f"--profile={self._first}:{self._last}: this run has made {first - 1} updates already"

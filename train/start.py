@@ -7,6 +7,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from vaswani.data.other_corpora import other_corpora
 from vaswani.keys import flat
 from vaswani.machine import largest_resident
 from vaswani.numbers import pluralize
@@ -58,6 +59,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))
     if cfg.cpu_bfloat16:
         lines.append(cpu_bfloat16.choice())
+    for split, fault in other_corpora(cfg.data).items():
+        lines.append(f"warning: {fault}: give --config.data.{split} too")
     for split, manifest in manifests.items():
         lines.append(f"data.{split}: {_counted(manifest)}")
     return lines

@@ -1,4 +1,4 @@
-"""A table of strings, and its three plain formats: text, Markdown and CSV."""
+"""A table of strings, and its plain formats: text, Markdown, LaTeX and CSV."""
 
 import csv
 import io
@@ -26,6 +26,16 @@ ABSENT = (
 _ACTIVE = re.compile(r"[\\`*\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 # What a spreadsheet would calculate: not numbers, such as "+0.5 ± 0.1", nor a lone sign.
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?!$|(\d[\d,]*(\.\d+)?(e[+-]?\d+)?|inf)%?( ± [\d.,]+)?$)")
+_LATEX = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\^{}",
+        "~": r"\textasciitilde{}",
+        "±": r"$\pm$",
+        "−": "$-$",
+    }
+)
 _NUMBER = re.compile(r"[+−]?\d[\d.,e+]*( ± [\d.]+)?$")
 
 
@@ -98,6 +108,19 @@ def _cell(text: str) -> str:
     if isinstance(text, Code):
         return f"`{text}`".replace("|", r"\|")
     return text if isinstance(text, Markdown) else escaped(text).replace("|", r"\|")
+
+
+def as_latex(table: Table) -> str:
+    """Formats a table as LaTeX's `tabular`, with the rules of the package booktabs, and its notes as comments."""
+    numeric = [is_numeric(column) for column in zip(*table.rows, strict=True)] or [False] * len(table.head)
+    columns = "".join("r" if is_number else "l" for is_number in numeric)
+
+    def line(cells: Sequence[str]) -> str:
+        return f"{' & '.join(cell.translate(_LATEX) for cell in cells)} \\\\"
+
+    body = [line(_short(table.head)), r"\midrule", *map(line, table.rows)]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join([*(f"% {note}" for note in table.notes), *lines])
 
 
 def as_csv(table: Table) -> str:

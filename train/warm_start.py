@@ -13,11 +13,11 @@ from vaswani.errors import UserError
 from vaswani.files import sha256
 from vaswani.run.averaging import load_choice
 from vaswani.run.builtin import run_folder
-from vaswani.run.changes import check_unchanged
 from vaswani.run.config import read_config
 from vaswani.run.distributed import check_same_params, is_main
 from vaswani.run.parameters import params_sha256
 from vaswani.run.sharding import place_array
+from vaswani.run.unchanged import check_unchanged
 
 TOKENIZER = "tokenizer.model"
 

@@ -24,6 +24,8 @@ _HERE = Path(__file__).resolve().parent
 if (_HERE / "model").is_symlink():
     __path__.insert(0, str(_HERE.parent))
 
+from vaswani.errors import UserError  # noqa: E402
 from vaswani.infer import load_run  # noqa: E402
 
-__all__ = ["load_run"]
+__all__ = ["UserError", "__version__", "load_run"]
+__version__ = "0.1.0"

@@ -8,9 +8,9 @@ import ast
 import os
 import runpy
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from vaswani import __version__
 from vaswani.keys import nearest
 
 START = '\nif __name__ == "__main__"'
@@ -36,7 +36,7 @@ def main() -> int:
     if name in ("--help", "-h", "help"):
         return _print(_listed(found))
     if name == "--version":
-        return _print(f"vaswani {_version()}")
+        return _print(f"vaswani {__version__}")
     if name not in found:
         near = nearest(name, found)
         advice = f"did you mean {near}?" if near else "vaswani --help lists them"
@@ -54,14 +54,6 @@ def _listed(found: dict[str, Path]) -> str:
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {command:<22} {about.splitlines()[0]}")
     return "\n".join(lines)
-
-
-def _version() -> str:
-    """Returns the version, which a clone that is run from its folder need not have."""
-    try:
-        return version("vaswani")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _print(text: str) -> int:

@@ -239,7 +239,12 @@ def _of_device(message: str) -> str:
     first_line = one_line(message.partition("\n")[0])
     if any(words in first_line for words in _EXHAUSTED):
         return f"there is not enough memory: {first_line}; {_LESS}"
-    return first_line if first_line.startswith(_NO_DEVICE) else ""
+    if not first_line.startswith(_NO_DEVICE):
+        return ""
+    told, _, choose_another = first_line.partition(" (set JAX_PLATFORMS=")
+    if choose_another and "libtpu" in told:
+        return f"{told}; a TPU needs the extra tpu: pip install '.[tpu]'"
+    return first_line
 
 
 def _of_others(message: str) -> str:
@@ -338,7 +343,7 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
     reason = lines[-1] if lines else ""
     wrong = re.match(r"flag --config\.([^=]+)=(.*?):", str(error)) if isinstance(error, flags.Error) else None
     if wrong and wrong[1] in known:
-        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; write, for example, {known[wrong[1]]!r}")
+        return UserError(f"--config.{wrong[1]}={wrong[2]}: wrong type; {_how_to_write(wrong[2], known[wrong[1]])}")
     missing = re.match(r"flag --(\w+)=None: Flag --\1 must have a value", reason)
     if missing:
         value = {"workdir": "DIR"}.get(missing[1], "...")
@@ -347,6 +352,18 @@ def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> User
         return UserError(f"{reason}; --help lists the flags")
     kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
     return UserError(f"--config={file}: {kind}{reason}")
+
+
+def _how_to_write(text: str, default: Any) -> str:
+    """Returns how a value of the default's type is written instead of a text that spells none."""
+    if text[:1] in "\"'" and text[:1] == text[-1:]:
+        return f"leave out the quotes: {text[1:-1]}"
+    if isinstance(default, bool):
+        return "write True or False"
+    if isinstance(default, int):
+        with suppress(ValueError, OverflowError):
+            return f"a whole number has no point and no exponent: {int(float(text))}"
+    return f"write, for example, {default!r}"
 
 
 def _near_config(file: str) -> str:

@@ -9,6 +9,7 @@ jax reads the settings from the environment, so nothing here imports it. What ja
 - jax's key of a program has the processor and the versions, but not the number of threads, on which code depends.
 - jax writes in place: a process that is killed, or a full disk, leaves part of a program, which jax would warn of and
   compile again in every process to come. It is deleted.
+- jaxlib 0.10 dies when it loads a large program (`vaswani.object_files`), wherever the user may have it kept.
 - jax's own limit of size needs a lock that can be written, and on jax 0.10 fails for good after a killed process.
 """
 
@@ -25,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from vaswani import object_files
 from vaswani.files import user_cache
 from vaswani.machine import cpus
 
@@ -42,10 +44,11 @@ _FAILED = "Error (?:reading|writing) persistent compilation cache entry for '(.*
 def keep() -> None:
     """Has jax keep the programs of this process, and of those that it starts, and load what was kept.
 
-    To be called before anything is compiled. Changes nothing if the environment, or a program in jax's config, has
+    To be called before anything is compiled. Chooses no folder if the environment, or a program in jax's config, has
     chosen JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not
     notice a damaged file.
     """
+    object_files.guard()
     root = _root()
     if root is None or ENABLED in os.environ:
         return
@@ -110,7 +113,7 @@ def _set(settings: dict[str, Any]) -> None:
 
 @cache
 def _repair(folder: Path) -> None:
-    """Deletes damaged programs as jax comes across them, in the place of jax's warning, a paragraph for each.
+    """Deletes programs that are damaged or too large when jax comes across them, instead of jax's paragraph for each.
 
     jax then compiles the program and writes it again. What else may fail, such as writing to a folder that is
     read-only, needs no warning either: jax has gone on without.
@@ -124,19 +127,19 @@ def _repair(folder: Path) -> None:
             return
         with suppress(OSError):
             for path in folder.iterdir():
-                if path.name.startswith(f"{failed[1]}-") and not _is_whole(path):
+                if path.name.startswith(f"{failed[1]}-") and not _can_be_loaded(path):
                     path.unlink(missing_ok=True)
 
     warnings.showwarning = repair
     warnings.filterwarnings("always", _FAILED, UserWarning)
 
 
-def _is_whole(path: Path) -> bool:
+def _can_be_loaded(path: Path) -> bool:
     try:
-        zlib.decompress(path.read_bytes())
+        executable = zlib.decompress(path.read_bytes())
     except (OSError, zlib.error):
         return False
-    return True
+    return not object_files.are_too_many(executable)
 
 
 def limit(root: Path, most: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.ids import BOS, EOS
+from vaswani.ids import BOS
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.scores.forced import forced_batches
 from vaswani.model.transformer import Transformer
@@ -63,7 +63,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
     model = Transformer(model_run.model_config)
     source_ids = [tokenizer.encode(source) for source, _ in pairs]
     target_ids = [tokenizer.target.encode(target) for _, target in pairs]
-    sources = [[*ids, EOS] for ids in source_ids]
+    sources = [[*ids, *tokenizer.source_end] for ids in source_ids]
     targets = [[BOS, *ids] for ids in target_ids]
 
     @jax.jit
@@ -79,7 +79,7 @@ def align(model_run: Run, pairs: Sequence[tuple[str, str]], layer: int) -> list[
         weights_nbhts = jax.block_until_ready(cross_attention(params, source_bs, target_bt))
         return np.asarray(weights_nbhts[layer].mean(1))
 
-    limit = model_run.model_config.encoding.limit
+    limit = model_run.model_config.limit
     batches = forced_batches(mean_over_heads, sources, targets, width=WIDTH, tokens=TOKENS, limit=limit)
     links: list[list[tuple[int, int]]] = [[] for _ in pairs]
     done = 0

@@ -28,7 +28,7 @@ def translation_choices(
     Raises:
       ValueError: a sentence is longer than the model's learned positions.
     """
-    source_ids = [*tokenizer.encode(source), EOS]
+    source_ids = tokenizer.source_ids(source)
     predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     source_bs = padded_row(config, source_ids)

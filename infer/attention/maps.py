@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.data.corrupt import MASK
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
@@ -25,7 +26,6 @@ from vaswani.infer.texts.blanks import BLANK, masked
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
-from vaswani.model.mixers import MIXERS
 from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.translation import translation_model
 from vaswani.tasks import TRANSLATION, task_of
@@ -82,7 +82,7 @@ def attention_maps(
       UserError: the model's mixer has no weights.
       ValueError: a sentence is longer than the model's learned positions.
     """
-    source_ids = [*tokenizer.encode(source), EOS]
+    source_ids = tokenizer.source_ids(source)
     predicted_ids = [*output_ids(tokenizer, target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     maps = _weights(config, translation_model(config), params, source_ids, input_ids)
@@ -165,7 +165,7 @@ def padded_row(config: CommonConfig, row: list[int]) -> Int[np.ndarray, "1 _"]:
 
 
 def _width(config: CommonConfig, row: list[int]) -> int:
-    if config.encoding.limit:  # padding could exceed it
+    if config.limit:  # padding could exceed it
         return len(row)
     return math.ceil(len(row) / WIDTH) * WIDTH
 
@@ -194,8 +194,8 @@ def require_weights(config: CommonConfig) -> None:
             )
         return
     assert isinstance(config, ModelConfig)
-    if not MIXERS[config.mixer].weights:
-        having = ", ".join(name for name, can in MIXERS.items() if can.weights)
+    if config.mixer not in WITH_WEIGHTS:
+        having = ", ".join(WITH_WEIGHTS)
         raise UserError(
             f"model.mixer of this run is {config.mixer!r}, which has no attention weights; {having} have them"
         )

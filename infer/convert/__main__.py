@@ -16,6 +16,8 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
                        BERT as a masked one, ViT as a classifier of images; and mBART-50, M2M100 and NLLB, to translate
                        between two of their languages, --languages=eng_Latn,deu_Latn
 --from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
+--from=ctranslate2:DIR a CTranslate2 encoder-decoder, its subwords given as --tokenizer=sentencepiece:FILE, or
+                       sentencepiece:SOURCE,TARGET; by default a sentencepiece model in DIR, or tokens between blanks
 
 --output, or with --from the folder --workdir, must be new or empty; a conversion that fails leaves nothing behind.
 """
@@ -34,7 +36,12 @@ from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import open_run
 
 OUT = ("builtin", "ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
-IN = ("fairseq", "huggingface", "safetensors")
+IN = {  # and the modules that read them
+    "ctranslate2": "ctranslate2_import",
+    "fairseq": "fairseq",
+    "huggingface": "huggingface",
+    "safetensors": "safetensors",
+}
 QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
 
@@ -57,6 +64,8 @@ def check(options: Any) -> None:
     languages = options.languages
     if languages and not (source and kind == "huggingface" and len(languages) == 2):
         raise UserError("--languages=SOURCE,TARGET is for --from=huggingface:DIR, and names two languages")
+    if options.tokenizer and not (source and kind == "ctranslate2"):
+        raise UserError("--tokenizer is for --from=ctranslate2:DIR; other formats have one with them")
 
 
 def main(options: Any) -> None:
@@ -65,7 +74,7 @@ def main(options: Any) -> None:
         export(options)
         print(options.output)
     else:
-        read(options["from"].value, options.workdir, options.languages)
+        read(options["from"].value, options.workdir, options.languages, options.tokenizer)
         print(options.workdir)
 
 
@@ -85,13 +94,17 @@ def export(options: Any) -> None:
         save(model_run, folder)
 
 
-def read(source: str, workdir: str, languages: Sequence[str] = ()) -> None:
-    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH; of a multilingual one, for two `languages`."""
+def read(source: str, workdir: str, languages: Sequence[str] = (), tokenizer: str = "") -> None:
+    """Makes the run `workdir` of a checkpoint, given as FORMAT:PATH.
+
+    Of a multilingual one, it is for two `languages`; of one of CTranslate2, `tokenizer` names the subwords.
+    """
     kind, _, path = source.partition(":")
     place = local_path(path, f"--from={source}")
     with needed(f"--from={kind}"):
-        reader = importlib.import_module(f"vaswani.infer.convert.{kind}").read
-        checkpoint = reader(place, languages) if languages else reader(place)
+        reader = importlib.import_module(f"vaswani.infer.convert.{IN[kind]}").read
+        given = languages or tokenizer
+        checkpoint = reader(place, given) if given else reader(place)
     make_run(workdir, checkpoint)
 
 
@@ -100,6 +113,7 @@ if __name__ == "__main__":
     flags.DEFINE_enum("to", None, OUT, "format to write the run in")
     flags.DEFINE_string("from", None, f"FORMAT:PATH of a checkpoint to import as the run; formats: {', '.join(IN)}")
     flags.DEFINE_list("languages", [], "with --from=huggingface: source and target of a multilingual model")
+    flags.DEFINE_string("tokenizer", "", "with --from=ctranslate2: sentencepiece:FILE, or sentencepiece:SOURCE,TARGET")
     flags.DEFINE_string("output", None, "with --to: the new folder to write")
     flags.DEFINE_enum("quantization", None, QUANTIZATIONS, "with --to=ctranslate2: the type of its weights")
     start(main, hint="the run is given as --workdir=DIR", check=check)

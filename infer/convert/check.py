@@ -49,13 +49,11 @@ PAIRS = (
 )
 LONGEST = 100  # subwords of a checked sentence
 
-# What formats know of these fields of `ModelConfig`.
-KNOWN_NORMS = ("post", "pre")
-KNOWN_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "t5", "none")
+KNOWN_NORMS = ("post", "pre")  # what formats know of `model.norm`
 
 
 class ScoredPairs(NamedTuple):
-    """Ids of sources and of their translations, each with EOS, and our log-probability of each of the latter."""
+    """Ids of sources as the model reads them, of targets with EOS, and our log-probability of each of the latter."""
 
     sources: list[list[int]]
     targets: list[list[int]]
@@ -97,13 +95,15 @@ def widths_and_switches(config: ModelConfig) -> dict[str, Container]:
 
 def lengths(config: ModelConfig) -> dict[str, object]:
     """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
-    limit = config.encoding.limit
+    limit = config.limit
     allowed = f"of at most {limit} subwords" if limit else "of any length"
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
 
 
-def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) -> None:
-    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, which is what the exports write.
+def check_tokenizer(
+    engine: str, model_run: Run, *, may_be_two: bool = False, kinds: Sequence[type[Tokenizer]] = (Tokenizer,)
+) -> None:
+    """Raises `UserError` unless the run's tokenizer is a sentencepiece model, or another of these `kinds`.
 
     It may be two of them, the source's and the target's, of a format that holds a vocabulary for each.
     """
@@ -114,7 +114,7 @@ def check_tokenizer(engine: str, model_run: Run, *, may_be_two: bool = False) ->
             " ctranslate2 or safetensors"
         )
     sides = (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer,)
-    if any(type(side) is not Tokenizer for side in sides):
+    if any(type(side) not in kinds for side in sides):
         raise UserError(f"{model_run.workdir}: its tokenizer is not a sentencepiece model, which {engine} exports need")
 
 
@@ -126,7 +126,7 @@ def named_pieces(tokenizer: Tokenizer) -> list[str]:
 def scored_pairs(model_run: Run) -> ScoredPairs:
     """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
-    longest = min(LONGEST, config.encoding.limit or LONGEST)
+    longest = min(LONGEST, config.limit or LONGEST)
     try:
         corpus = open_corpus(model_run.config.data.valid)
         pairs = list(islice(corpus.pairs(), SENTENCES))
@@ -139,7 +139,7 @@ def scored_pairs(model_run: Run) -> ScoredPairs:
     for source, target in pairs:
         source_ids = tokenizer.encode(source)[: longest - 1]
         target_ids = tokenizer.target.encode(target)[: longest - 1]
-        sources.append([*source_ids, EOS])
+        sources.append([*source_ids, *tokenizer.source_end])
         targets.append([*target_ids, EOS])
 
     width = max(map(len, sources + targets))

@@ -6,17 +6,19 @@ from typing import Any
 
 import ctranslate2
 import jax
-import jax.numpy as jnp
 import numpy as np
-from ctranslate2.specs import common_spec, transformer_spec
+from ctranslate2.specs import transformer_spec
 
+from vaswani.data.imported import Marian
 from vaswani.data.pair import Pair
+from vaswani.data.symbols import Symbols
+from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import write_text
+from vaswani.files import write_bytes, write_text
+from vaswani.ids import EOS
 from vaswani.infer.convert import table
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
-    KNOWN_POSITIONS,
     ScoredPairs,
     check_holds,
     check_tokenizer,
@@ -26,53 +28,28 @@ from vaswani.infer.convert.check import (
     scored_pairs,
     stopping_note,
 )
+from vaswani.infer.convert.ctranslate2_names import ACTIVATIONS, POSITION_ROWS, TABLE, alibi_table, our_sinusoids
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.translator import MAX_INPUT
-from vaswani.model.config import ACTIVATIONS, ModelConfig
-from vaswani.model.positions import alibi_slopes, sinusoids
+from vaswani.model.config import ModelConfig
 from vaswani.run.parameters import named
 
-POSITION_ROWS = 2 * MAX_INPUT  # of the tables of sinusoids and of ALiBi's biases
 # Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.
 TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.3, "int16": 0.1, "int8": 1.0}
 COMPUTE = {"int16": "int16", "int8": "int8"}
 # Without VNNI oneDNN adds products of two bytes in 16 bits, which they may exceed; CTranslate2 takes it wherever the
 # processor is not Intel's.
 INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
-_POSITIONS = tuple(kind for kind in KNOWN_POSITIONS if kind != "t5")  # its biases are not written
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
-_TABLE = """
-{side}/layer_{n}/self_attention/linear_0/weight           {side}/layer_{n}/self_attention/wq+wk+wv  3hk d
-{side}/layer_{n}/self_attention/linear_0/bias             {side}/layer_{n}/self_attention/bq+bk+bv  3hk
-{side}/layer_{n}/self_attention/linear_1/weight           {side}/layer_{n}/self_attention/wo        d he
-{side}/layer_{n}/self_attention/linear_1/bias             {side}/layer_{n}/self_attention/bo        d
-decoder/layer_{n}/attention/linear_0/weight               decoder/layer_{n}/cross_attention/wq      hk d
-decoder/layer_{n}/attention/linear_0/bias                 decoder/layer_{n}/cross_attention/bq      hk
-decoder/layer_{n}/attention/linear_1/weight               decoder/layer_{n}/cross_attention/wk+wv   2hk d
-decoder/layer_{n}/attention/linear_1/bias                 decoder/layer_{n}/cross_attention/bk+bv   2hk
-decoder/layer_{n}/attention/linear_2/weight               decoder/layer_{n}/cross_attention/wo      d he
-decoder/layer_{n}/attention/linear_2/bias                 decoder/layer_{n}/cross_attention/bo      d
-{side}/layer_{n}/ffn/linear_0/weight                      {side}/layer_{n}/feed_forward/w1          f d
-{side}/layer_{n}/ffn/linear_0/bias                        {side}/layer_{n}/feed_forward/b1          f
-{side}/layer_{n}/ffn/linear_1/weight                      {side}/layer_{n}/feed_forward/w2          d f
-{side}/layer_{n}/ffn/linear_1/bias                        {side}/layer_{n}/feed_forward/b2          d
-{side}/layer_{n}/self_attention/layer_norm/{gamma,beta}   {side}/layer_{n}/norm_1/{scale,bias}      d
-encoder/layer_{n}/ffn/layer_norm/{gamma,beta}             encoder/layer_{n}/norm_2/{scale,bias}     d
-decoder/layer_{n}/attention/layer_norm/{gamma,beta}       decoder/layer_{n}/norm_2/{scale,bias}     d
-decoder/layer_{n}/ffn/layer_norm/{gamma,beta}             decoder/layer_{n}/norm_3/{scale,bias}     d
-{side}/layer_norm/{gamma,beta}                            {side}/final_norm/{scale,bias}            d
-"""
-README = """A CTranslate2 model ({quantization}) and its sentencepiece model{models}.
+_POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
+README = """A CTranslate2 model ({quantization}) {subwords}.
 
-    import ctranslate2, sentencepiece
-    pieces = sentencepiece.SentencePieceProcessor(model_file="{source}")
+    import ctranslate2{pieces}
     translator = ctranslate2.Translator(".", device="cpu", compute_type="{compute}")  # or device="cuda"
     lines = ["A sentence.", "Another one."]
     found = translator.translate_batch(
-        pieces.encode(lines, out_type=str), beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
+        {encoded}, beam_size={beam}, length_penalty={alpha}, max_decoding_length={longest},
         max_input_length=0, min_decoding_length=0, suppress_sequences=[["<pad>"], ["<s>"]],
     )
-    {written}print([pieces.decode(one.hypotheses[0]) for one in found])
+    {target_pieces}print([{decoded} for one in found])
 
 What differs from the code that trained it:
 
@@ -103,20 +80,16 @@ def write(model_run: Run, folder: Path, quantization: str = "float32") -> float:
         )
     spec = specification(config, jax.tree.map(np.array, model_run.params))
     tokenizer = model_run.tokenizer
-    source = tokenizer.source if isinstance(tokenizer, Pair) else tokenizer
+    source, target = _sides(tokenizer)
     spec.register_source_vocabulary(named_pieces(source))
-    spec.register_target_vocabulary(named_pieces(tokenizer.target))
+    spec.register_target_vocabulary(named_pieces(target))
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.config.decoder_start_token = "<s>"
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = tokenizer.source_end == (EOS,)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-    names = ("tokenizer.model", "tokenizer.model")
-    if isinstance(tokenizer, Pair):
-        names = ("source.model", "target.model")
-    source.save(folder / names[0])
-    tokenizer.target.save(folder / names[1])
+    names = _write_subwords(tokenizer, folder)
     _write_readme(model_run, folder, quantization, compute, names)
     sentences = scored_pairs(model_run)
     written = log_probs(model_run, folder, compute, sentences)
@@ -131,7 +104,7 @@ def _check_held(model_run: Run) -> None:
     held = {
         "positions": _POSITIONS,
         "norm": KNOWN_NORMS,
-        "activation": ACTIVATIONS,
+        "activation": tuple(filter(None, ACTIVATIONS)),
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": (config.d_k,),
         "d_v": (config.d_v,),
@@ -141,24 +114,46 @@ def _check_held(model_run: Run) -> None:
         "tie_embeddings": either,
     }
     check_holds("CTranslate2", config, held)
-    check_tokenizer("CTranslate2", model_run, may_be_two=True)
+    check_tokenizer("CTranslate2", model_run, may_be_two=True, kinds=(Tokenizer, Marian, Symbols))
+    if any(isinstance(side, Symbols) and side.units != "words" for side in _sides(model_run.tokenizer)):
+        raise UserError(f"{model_run.workdir}: data.units is not words on both sides, which CTranslate2 exports need")
 
 
-def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, str]) -> None:
-    """Writes how to load and use the model; `names` are those of the files of source and target subwords."""
+def _sides(tokenizer: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
+    """Returns the tokenizers of the source and of the target, which have a vocabulary each or the same one."""
+    return (tokenizer.source, tokenizer.target) if isinstance(tokenizer, Pair) else (tokenizer, tokenizer)
+
+
+def _write_subwords(tokenizer: Tokenizer, folder: Path) -> tuple[str, ...]:
+    """Writes the sentencepiece models of source and target, or one of both; returns their names, none for words."""
+    contents = []
+    for number, side in enumerate(_sides(tokenizer)):
+        if isinstance(side, Symbols):
+            return ()
+        contents.append(side.models[number] if isinstance(side, Marian) else side.content)
+    names = ("source.model", "target.model") if contents[0] != contents[1] else ("tokenizer.model",)
+    for name, content in zip(names, contents, strict=False):
+        write_bytes(folder / name, content)
+    return names
+
+
+def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, ...]) -> None:
+    """Writes how to load and use the model; `names` are those of the sentencepiece models."""
     config = model_run.model_config
     decode = model_run.config.decode
-    rows = config.encoding.limit or POSITION_ROWS
-    source, target = names
-    models = ", which is that of both languages"
-    written = ""
-    if source != target:
-        models = "s, one of each language"
-        written = f'pieces = sentencepiece.SentencePieceProcessor(model_file="{target}")\n    '
+    rows = config.limit or POSITION_ROWS
+    subwords = "of words, which blanks separate"
+    if names:
+        subwords = "and its sentencepiece models, one of each language"
+    if len(names) == 1:
+        subwords = "and its sentencepiece model, which is that of both languages"
+    load = [f'pieces = sentencepiece.SentencePieceProcessor(model_file="{name}")\n    ' for name in names]
     text = README.format(
-        models=models,
-        source=source,
-        written=written,
+        subwords=subwords,
+        pieces=f", sentencepiece\n    {load[0].rstrip()}" if load else "",
+        target_pieces=load[1] if len(load) == 2 else "",
+        encoded="pieces.encode(lines, out_type=str)" if load else "[line.split() for line in lines]",
+        decoded="pieces.decode(one.hypotheses[0])" if load else '" ".join(one.hypotheses[0])',
         quantization=quantization,
         compute=compute,
         beam=decode.beam,
@@ -184,7 +179,7 @@ def log_probs(model_run: Run, folder: Path, compute: str, sentences: ScoredPairs
     """Returns the log-probability of each target subword, EOS included, as the written model computes them."""
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type=compute, intra_threads=1)
     tokenizer = model_run.tokenizer
-    sources = [tokenizer.pieces(ids[:-1]) for ids in sentences.sources]
+    sources = [tokenizer.pieces(ids[: len(ids) - len(tokenizer.source_end)]) for ids in sentences.sources]
     targets = [tokenizer.target.pieces(ids[:-1]) for ids in sentences.targets]
     return [result.log_probs for result in translator.score_batch(sources, targets)]
 
@@ -193,7 +188,7 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
     """Returns the model of writable float32 arrays `params`, without vocabulary."""
     shape: dict[str, Any] = {
         "pre_norm": config.norm == "pre",
-        "activation": getattr(common_spec.Activation, _ACTIVATIONS[config.activation]),
+        "activation": ACTIVATIONS.index(config.activation),
         "relative_attention_bias": config.positions == "alibi",
         "head_dim": max(config.d_k, config.d_v),
         "rotary_dim": config.d_k if config.positions == "rope" else None,
@@ -203,41 +198,38 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
         transformer_spec.TransformerEncoderSpec(encoder_depth, config.h, **shape),
         transformer_spec.TransformerDecoderSpec(decoder_depth, config.h, **shape),
     )
-    source_table, target_table, softmax_table = config.tables
-    spec.encoder.embeddings[0].weight = params[source_table]
-    spec.decoder.embeddings.weight = params[target_table]
-    spec.decoder.projection.weight = params[softmax_table].copy()
-    if config.output_bias:
-        spec.decoder.projection.bias = params["output_bias"]
-    for stack, side, name in ((spec.encoder, "encoder", "source"), (spec.decoder, "decoder", "target")):
+    for stack, causal in ((spec.encoder, False), (spec.decoder, True)):
         stack.scale_embeddings = config.scale_embeddings
-        if config.positions not in ("alibi", "rope"):
-            stack.position_encodings.encodings = _position_table(config, params.get(f"{name}_positions"))
         for layer in stack.layer:
             layer.self_attention.queries_scale = float(config.d_k**-0.5)
             if config.positions == "alibi":
-                layer.self_attention.relative_attention_bias = _alibi_table(config.h, causal=side == "decoder")
+                layer.self_attention.relative_attention_bias = alibi_table(config.h, POSITION_ROWS, causal=causal)
                 layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
-            if side == "decoder":
+            if causal:
                 layer.attention.queries_scale = float(config.d_k**-0.5)
-    for name, array in _stacks(config, named(params)).items():
+    for name, array in _their_weights(config, named(params)).items():
         _set(spec, name, array)
     return spec
 
 
-def _stacks(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the parameters of both stacks by their names there.
+def _their_weights(config: ModelConfig, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the parameters by their names there.
 
     Heads have one width there: the narrower of d_k and d_v is padded with zeros.
     """
+    names = zip(("source_embed", "target_embed", "softmax"), config.tables, strict=True)
+    params = params | {name: params[ours] for name, ours in names}
+    if config.positions not in ("alibi", "rope"):
+        for name in ("source_positions", "target_positions"):
+            params.setdefault(name, _position_table(config))
     width = max(config.d_k, config.d_v)
     sizes = table.sizes_of(config) | {"k": width, "e": width}
-    rows = [row for row in table.rows(_TABLE, max(config.depths)) if row.paths[0] in params]
+    rows = [row for row in table.rows(TABLE, max(config.depths)) if row.paths[0] in params]
     padded = {}
     for path in itertools.chain.from_iterable(row.paths for row in rows):
         letters = table.AXES[path.rpartition("/")[2]]
         axes = zip(letters, params[path].shape, strict=True)
-        padded[path] = np.pad(params[path], [(0, sizes[letter] - size) for letter, size in axes])
+        padded[path] = np.pad(params[path], [(0, sizes.get(letter, size) - size) for letter, size in axes])
     return table.write(padded, rows, sizes)
 
 
@@ -250,21 +242,8 @@ def _set(spec: Any, name: str, array: np.ndarray) -> None:
     setattr(spec, last, array)
 
 
-def _position_table(config: ModelConfig, learned_ld: np.ndarray | None) -> np.ndarray:
+def _position_table(config: ModelConfig) -> np.ndarray:
     """Returns what is added at each position; without any, CTranslate2 would add sinusoids of its own."""
-    if learned_ld is not None:
-        return learned_ld
     if config.positions == "none":
         return np.zeros((POSITION_ROWS, config.d_model), np.float32)
-    return np.array(sinusoids(jnp.arange(POSITION_ROWS)[None], config.d_model)[0])
-
-
-def _alibi_table(h: int, *, causal: bool) -> np.ndarray:
-    """Returns ALiBi as T5's biases, whose first buckets are single distances.
-
-    There are 2 POSITION_ROWS buckets for keys before the query, of which the upper half, never reached, are wider ones,
-    and in the encoder as many for keys after it.
-    """
-    near = -np.arange(POSITION_ROWS)[:, None] * alibi_slopes(h)[None]
-    one_way = np.concatenate([near, np.repeat(near[-1:], POSITION_ROWS, 0)]).astype(np.float32)
-    return one_way if causal else np.concatenate([one_way, one_way])
+    return our_sinusoids(POSITION_ROWS, config.d_model)

@@ -264,11 +264,14 @@ def _unstacked(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{attention}.{letter}_proj.{kind.removeprefix('in_proj_')}": part for letter, part in parts}
 
 
-def sinusoids(positions: int, d_model: int) -> np.ndarray:
-    """Returns fairseq's table: sines, then cosines, of d/2 frequencies of which the last is exactly 1/10,000."""
+def sinusoids(positions: int, d_model: int, first: int = FIRST_POSITION) -> np.ndarray:
+    """Returns fairseq's table: sines, then cosines, of d/2 frequencies of which the last is exactly 1/10,000.
+
+    It is tensor2tensor's and OpenNMT's, too, with another position as the `first`.
+    """
     half = d_model // 2
     frequencies = np.exp(np.arange(half) * -(np.log(10_000.0) / (half - 1)))
-    angles = (FIRST_POSITION + np.arange(positions))[:, None] * frequencies[None]
+    angles = (first + np.arange(positions))[:, None] * frequencies[None]
     table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     return np.pad(table, ((0, 0), (0, d_model % 2))).astype(np.float32)
 

@@ -34,7 +34,7 @@ from vaswani.infer.convert.settings import BOOL, SIZE, obey
 from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_vocabulary
 from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
-from vaswani.model.config import ACTIVATIONS, ModelConfig
+from vaswani.model.config import ModelConfig
 from vaswani.model.positions import sinusoids
 from vaswani.run.parameters import named
 
@@ -102,7 +102,7 @@ def _check_held(model_run: Run, name: str) -> None:
     widths = (config.d_model // config.h,) if config.d_model % config.h == 0 else ()
     held = {
         "norm": KNOWN_NORMS,
-        "activation": ACTIVATIONS,
+        "activation": tuple(THEIR_ACTIVATIONS),
         "norm_epsilon": (config.norm_epsilon,),
         "d_k": widths,
         "d_v": widths,

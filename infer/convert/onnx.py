@@ -14,7 +14,6 @@ from vaswani.files import write_bytes, write_text
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert.check import (
     KNOWN_NORMS,
-    KNOWN_POSITIONS,
     ScoredPairs,
     check_holds,
     check_tokenizer,
@@ -25,7 +24,6 @@ from vaswani.infer.convert.check import (
 )
 from vaswani.infer.convert.onnx_graph import OPSET, decoder, encoder
 from vaswani.infer.runs import Run
-from vaswani.model.config import ACTIVATIONS, NORM_KINDS
 
 LARGEST = 2**31 - 2**24  # bytes of parameters: a file has less than 2 GiB
 TOLERANCE = 1e-4
@@ -63,10 +61,10 @@ def write(model_run: Run, folder: Path) -> float | None:
     """
     config = model_run.model_config
     held: dict[str, Any] = {
-        "positions": KNOWN_POSITIONS,
+        "positions": ("sinusoidal", "learned", "rope", "alibi", "t5", "none"),
         "norm": KNOWN_NORMS,
-        "norm_kind": NORM_KINDS,
-        "activation": ACTIVATIONS,
+        "norm_kind": ("layer", "rms"),
+        "activation": ("relu", "gelu", "gelu_tanh", "silu"),
         **widths_and_switches(config),
     }
     check_holds("ONNX", config, held)

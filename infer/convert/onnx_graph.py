@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from vaswani.ids import PAD
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import MASKED
-from vaswani.model.positions import alibi_slopes, frequencies, t5_buckets
+from vaswani.model.positions import alibi_slopes, encoding_of, frequencies, t5_buckets
 
 OPSET = 20  # the first with Gelu
 IR_VERSION = 9  # the format's version of that time
@@ -158,7 +158,7 @@ class Graph:
         if c.positions == "alibi":
             distance_tt = self.add("Cast", self.add("Abs", after_tt), to=FLOAT)
             return self.add("Mul", distance_tt, -alibi_slopes(c.h).astype(np.float32)[:, None, None])
-        buckets = t5_buckets(c.encoding.biases, causal)
+        buckets = t5_buckets(encoding_of(c).biases, causal)
         reach = len(buckets) // 2
         bucket_tt = self.add("Gather", buckets, self.add("Add", self.add("Clip", after_tt, -reach, reach), reach))
         return self.add("Gather", params["relative_bias"].T, bucket_tt, axis=1)
@@ -219,8 +219,12 @@ class Graph:
                 x_btf = self.add("Relu", x_btf)
             case "silu":
                 x_btf = self.add("Mul", x_btf, self.add("Sigmoid", x_btf))
-            case kind:
-                x_btf = self.add("Gelu", x_btf, approximate="tanh" if kind == "gelu_tanh" else "none")
+            case "gelu":
+                x_btf = self.add("Gelu", x_btf)
+            case "gelu_tanh":
+                x_btf = self.add("Gelu", x_btf, approximate="tanh")
+            case other:
+                raise ValueError(f"model.activation is {other!r}, which has no node here")
         return self.linear(x_btf, params["w2"], params.get("b2"))
 
     def norm(self, params: dict[str, Any], x_btd: str) -> str:
@@ -228,6 +232,8 @@ class Graph:
             return self.add(
                 "LayerNormalization", x_btd, params["scale"], params["bias"], epsilon=self.config.norm_epsilon
             )
+        if self.config.norm_kind != "rms":
+            raise ValueError(f"model.norm_kind={self.config.norm_kind!r} has no nodes here")
         mean_bt1 = self.add("ReduceMean", self.add("Mul", x_btd, x_btd), [-1])
         root_bt1 = self.add("Sqrt", self.add("Add", mean_bt1, np.float32(self.config.norm_epsilon)))
         return self.add("Mul", self.add("Div", x_btd, root_bt1), params["scale"])

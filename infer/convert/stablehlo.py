@@ -22,7 +22,7 @@ from vaswani.tokens import Tokens
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 TOLERANCE = 1e-4
-OF_ONE_LENGTH = ("restricted", "strided", "linear")  # mixers whose blocks depend on the length of a row
+MIXERS = ("attention", "recurrent", "convolution")  # whose programs are the same for rows of any length
 README = """A Transformer as two functions in StableHLO, for {platforms}, any number of rows {lengths}:
 
 - `encode.bin`: (parameters, source ids [b,s]) -> the encoder's output [b,s,d], float32
@@ -45,6 +45,8 @@ a sentencepiece model.
     print(pieces.decode(target[1:]))
 
 Beam search, its length penalty and a cache of keys and values are not in it. `Exported.mlir_module()` is the text.
+Both were written by jax {jax}. Its promise is that a jax of up to six months later reads them, and one of up to three
+weeks before; a later one may refuse them, so keep the run, and export it again.
 """
 
 
@@ -57,7 +59,7 @@ def write(model_run: Run, folder: Path) -> float:
     check_tokenizer("StableHLO", model_run)
     plain = {"dtype": "float32", "attention_impl": "einsum", "remat": "none"}
     config = dataclasses.replace(model_run.model_config, **plain)
-    if config.mixer in OF_ONE_LENGTH:
+    if config.mixer not in MIXERS:
         raise UserError(f"model.mixer is {config.mixer!r}, which StableHLO cannot hold; take another format")
     model = Transformer(config)
     leaves = named(model_run.params)
@@ -76,7 +78,7 @@ def write(model_run: Run, folder: Path) -> float:
 
     params = tuple(leaves.values())
     shapes = tuple(map(_shape_of, params))
-    limit = config.encoding.limit
+    limit = config.limit
     write_bytes(folder / "encode.bin", _serialized(encode, shapes, "s", limit))
     write_bytes(folder / "forward.bin", _serialized(forward, shapes, "st", limit))
     arrays = {name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}
@@ -84,7 +86,7 @@ def write(model_run: Run, folder: Path) -> float:
     write_json(folder / "parameters.json", names)
     model_run.tokenizer.save(folder / "tokenizer.model")
     platforms = ", ".join(PLATFORMS)
-    readme = README.format(platforms=platforms, pad=PAD, bos=BOS, eos=EOS, **lengths(config))
+    readme = README.format(jax=jax.__version__, platforms=platforms, pad=PAD, bos=BOS, eos=EOS, **lengths(config))
     write_text(folder / "README.md", readme)
 
     pairs = scored_pairs(model_run)

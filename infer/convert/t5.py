@@ -95,7 +95,11 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     sizes.setdefault("scale_decoder_outputs", sizes["tie_word_embeddings"])
     obey(path, sizes, _RULES)
     cfg = configure(path, sizes, _KEYS, _DEPARTURES)
-    require(path, sizes, _FIXED | {"num_decoder_layers": sizes["num_layers"]})
+    require(path, sizes, _FIXED)
+    sizes.setdefault("num_decoder_layers", cfg.model.N)
+    obey(path, sizes, {"num_decoder_layers": SIZE})
+    if sizes["num_decoder_layers"] != cfg.model.N:
+        cfg.model.N_decoder = sizes["num_decoder_layers"]
     cfg.decode.length_penalty = "power"
     cfg.decode.alpha = 1.0
     cfg.model.activation = _ACTIVATIONS[sizes["feed_forward_proj"]]
@@ -124,10 +128,14 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
     Raises:
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
-    weights.check_layers(config.N)
-    text = _TIED if config.tie_embeddings else _UNTIED
-    text += _RELU if config.activation == "relu" else _GATED
-    params = table.read(weights, table.rows(text + _TABLE, config.N), table.sizes_of(config))
+    depths = {"encoder": config.N, "decoder": config.N_decoder or config.N}
+    weights.check_layers(max(depths.values()))
+    entries = table.rows(_TIED if config.tie_embeddings else _UNTIED, 1)
+    stacks = _TABLE + (_RELU if config.activation == "relu" else _GATED)
+    for side, depth in depths.items():
+        of_side = [line.replace("{side}", side) for line in stacks.splitlines() if line.startswith((side, "{side}"))]
+        entries += table.rows("\n".join(of_side), depth)
+    params = table.read(weights, entries, table.sizes_of(config))
     weights.check_all_read(_IGNORED)
     if not config.tie_embeddings:
         params["target_embed"] = params["source_embed"]

@@ -40,7 +40,12 @@ def main(options: Any) -> None:
     search = {name: options[name].value for name in ("beam", "alpha", "extra_length", "stopping")}
     demo = Demo(runs, workdirs, search)
     server.about = demo.about()
-    server.answers = {"/translate": demo.answer, "/warm": demo.warm, "/beam": demo.beam}
+    server.answers = {
+        "/sentences": demo.sentences,
+        "/translate": demo.answer,
+        "/warm": demo.warm,
+        "/beam": demo.beam,
+    }
     host = f"[{options.host}]" if ":" in options.host else options.host
     print(f"http://{host}:{server.server_address[1]}/", flush=True)
     server.serve_forever()

@@ -17,9 +17,10 @@ from vaswani.infer.demo.training import EXAMPLES, examples, languages, marked, t
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.translate.explain import beam_tree
 from vaswani.infer.translate.options import Decoding, chosen
-from vaswani.infer.translate.translator import Hypothesis, Translator
+from vaswani.infer.translate.translator import Hypothesis, Translator, source_sentences
 from vaswani.keys import short_names
 from vaswani.run.averaging import named_steps
+from vaswani.run.sharding import data_mesh, place_params
 from vaswani.search.beam import length_penalty
 
 NBEST = 5
@@ -63,7 +64,7 @@ class Demo:
             search = options | {"beam": beam}
             decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
-            on_device = run._replace(params=finite(run))
+            on_device = run._replace(params=place_params(data_mesh(), finite(run)))
             words = reader.submit(training_words, run.config)
             self._runs.append(_Shown(name, on_device, decoding, translator, words))
 
@@ -96,6 +97,10 @@ class Demo:
             check_sentence(target)
         with self._lock:
             return {"runs": [_answer_of(shown, text, target) for shown in self._runs]}
+
+    def sentences(self, text: str, target: str = "") -> dict[str, Any]:
+        """Returns as "sentences" those of a text of one or more lines, as `infer.translate --split_sentences` does."""
+        return {"sentences": source_sentences(self._runs[0].run.tokenizer, text)}
 
     def warm(self, text: str, target: str = "") -> dict[str, Any]:
         """Compiles what the answer to a text of this length needs, unless it has been or another answer is on its way.

@@ -21,7 +21,7 @@ from vaswani.infer.html import inline_scripts, read_template, script_json, scrip
 Answer = Callable[[str, str], dict[str, Any]]  # of a text and a target to JSON values; `UserError` for a wrong sentence
 
 PAGE = Path(__file__).with_name("page.html")
-LARGEST = 16_384  # bytes of a request's body
+LARGEST = 65_536  # bytes of a request's body: the page's 10,000 characters have up to 40,000
 DRAINED = 1 << 20  # bytes that are read and forgotten of one that is larger
 MOST = 32  # connections at a time
 PATIENCE = 30.0  # seconds that a client has to send its request, and to take its answer

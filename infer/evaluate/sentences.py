@@ -46,7 +46,7 @@ def open_sentences(name: str, spec: str) -> Sentences:
     """
     corpus = open_corpus(spec)
     if corpus.sides == 1:
-        raise UserError(f"{spec}: this is a text; only pairs can be translated, as in tsv:FILE")
+        raise UserError(f"{spec}: it is monolingual; only pairs can be translated, as in tsv:FILE")
     pairs = list(corpus.pairs())
     sources = [source for source, _ in pairs]
     references = [reference for _, reference in pairs]

@@ -123,7 +123,7 @@ def _predicted(model_run: Run, cfg: ConfigDict, prepared: Prepared) -> tuple[np.
     params = place_params(mesh, model_run.params)
     nll_t = np.zeros(0)
     tokens_t = np.zeros(0)
-    batches = text_batches(prepared, cfg.data, process_shard(mesh), model_run.model_config.encoding.limit)
+    batches = text_batches(prepared, cfg.data, process_shard(mesh), model_run.model_config.limit)
     shown = Progress("predicting", "batches", total=len(batches), is_summarised=False, enabled=is_main())
     with jax.set_mesh(mesh), shown as progress:
         for batch in progress.count(batches):

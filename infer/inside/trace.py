@@ -59,7 +59,7 @@ def trace(run: Run, source: str, target: str, patch: Patch | None = None) -> Tra
     """
     _check_form(patch)
     tokenizer = run.tokenizer
-    source_ids = [*tokenizer.encode(source), EOS]
+    source_ids = tokenizer.source_ids(source)
     predicted_ids = [*tokenizer.target.encode(target), EOS]
     input_ids = [BOS, *predicted_ids[:-1]]
     source_tokens = Tokens.of(jnp.asarray(padded_row(run.model_config, source_ids)))

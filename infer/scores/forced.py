@@ -84,7 +84,7 @@ def check_lengths(
 
 def _limit(configs: Sequence[CommonConfig]) -> int | None:
     """Returns the learned positions that all of the models have; None if they have no such limit."""
-    return min((config.encoding.limit for config in configs if config.encoding.limit), default=None)
+    return min((config.limit for config in configs if config.limit), default=None)
 
 
 def line_sums(
@@ -105,7 +105,7 @@ def line_sums(
     Raises:
       UserError: a sentence is longer than the table of learned positions.
     """
-    source_ids = [[*tokenizer.encode(text), EOS] for text in sources]
+    source_ids = [tokenizer.source_ids(text) for text in sources]
     target_ids = [[*tokenizer.target.encode(text), EOS] for text in targets]
     mesh = data_mesh()
     placed = place_params(mesh, params)

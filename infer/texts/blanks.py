@@ -68,7 +68,7 @@ def row(config: ModelConfig, ids: list[int]) -> Int[np.ndarray, " t"]:
     Raises:
       UserError: they are more than the learned positions.
     """
-    limit = config.encoding.limit or len(ids) + ROW
+    limit = config.limit or len(ids) + ROW
     if len(ids) >= limit:
         raise UserError(f"a line of {len(ids) + 1} subwords, EOS counted; only {limit} positions are learned")
     multiple = -(-(len(ids) + 1) // ROW) * ROW

@@ -9,6 +9,7 @@ python -m infer.translate --workdir=runs/a,runs/b < in.txt                    # 
 python -m infer.translate --workdir=runs/quickstart --sample --nbest=16 --mbr=chrf < in.txt
 python -m infer.translate --workdir=runs/quickstart --require=phrases < text_tab_phrase_tab_phrase.tsv
 python -m infer.translate --workdir=runs/quickstart --columns=2,3 < table.tsv
+python -m infer.translate --workdir=runs/quickstart --split_sentences < paragraphs.txt
 
 Line i of the output translates line i of the input; only a line feed ends a line. Output is written after each chunk of
 lines (--chunk). On a terminal a chunk is one line; from a pipe it ends early when no more lines arrive; to a pipe the
@@ -31,7 +32,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
 from absl import flags
 
 from vaswani.data.corpus import target_language
@@ -52,6 +52,7 @@ from vaswani.infer.translate.explain import explained
 from vaswani.infer.translate.options import Sampling
 from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
 from vaswani.infer.translate.translator import Translator
+from vaswani.run.sharding import data_mesh, place_params
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program
@@ -59,7 +60,7 @@ RULES = ("min_length", "no_repeat", "groups", "diversity")
 # With and without --sample: the flags that have no effect, what they are for, and what to do.
 UNUSED = {
     True: (("beam", "alpha", "stopping"), "searching", "it has no effect with --sample"),
-    False: (("temperature", "top_k", "top_p", "seed"), "sampling", "give --sample, too"),
+    False: (("temperature", "top_k", "top_p", "seed"), "sampling", "add --sample"),
 }
 
 
@@ -70,7 +71,7 @@ def check(options: Any) -> None:
         if options[name].present:
             raise UserError(f"--{name} is for {purpose}: {cure}")
     if options["diversity"].present and options.groups == 1:
-        raise UserError("--diversity is for several groups of beams: give --groups, too")
+        raise UserError("--diversity is for several groups of beams: add --groups")
     for name in ("columns", "explain"):
         if options[name].present and not options[name].value:
             raise UserError(f"--{name}= is empty: give it a value, or leave it out")
@@ -78,12 +79,19 @@ def check(options: Any) -> None:
         raise UserError("--columns keeps a table's form: leave out --nbest, --scores and --require")
     if options.mbr and not (options.sample and options.nbest > 1):
         raise UserError("--mbr chooses among samples: give --sample and --nbest=16, or more")
+    if options.split_sentences and (options.explain or options.require):
+        raise UserError("--split_sentences translates a line in parts: leave out --explain and --require")
     if options.explain:
-        output_file("explain", options.explain, (".html",))
-        if options.sample or options.groups > 1 or options.require or options.columns:
-            raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
-        if options["max_input"].present:
-            raise UserError("--explain draws the search of a whole line, which --max_input may cut: leave it out")
+        _check_explain(options)
+
+
+def _check_explain(options: Any) -> None:
+    """Raises a `UserError` if the page cannot be written, or another flag asks for more than a plain search."""
+    output_file("explain", options.explain, (".html",))
+    if options.sample or options.groups > 1 or options.require or options.columns:
+        raise UserError("--explain draws a plain search: leave out --sample, --groups, --require and --columns")
+    if options["max_input"].present:
+        raise UserError("--explain draws the search of a whole line, which --max_input may cut: leave it out")
 
 
 def are_columns(columns: list[str]) -> bool:
@@ -115,8 +123,13 @@ def define_output_flags() -> None:
     flags.DEFINE_integer(
         "max_input",
         512,
-        "source subwords beyond which a line is translated in pieces",
+        "maximum source length in subwords; a longer line is translated in pieces",
         lower_bound=64,
+    )
+    flags.DEFINE_boolean(
+        "split_sentences",
+        False,
+        "translate the sentences of a line one by one, and join them; scores are sums",
     )
     flags.DEFINE_string(
         "explain",
@@ -139,7 +152,7 @@ def define_search_flags() -> None:
         1,
         "with --nbest: groups of beams, each penalised for repeating those before it",
     )
-    flags.DEFINE_float("diversity", 0.5, "for --groups: weight of the penalty")
+    flags.DEFINE_float("diversity", 0.5, "for --groups: diversity penalty")
     flags.DEFINE_enum(
         "require",
         "",
@@ -165,7 +178,7 @@ def define_sampling_flags() -> None:
         "mbr",
         "",
         ["", *METRICS],
-        "for --sample: print the sample that agrees best with all",
+        "for --sample: print the sample of minimum Bayes risk, by this metric",
     )
     within_limits("temperature", "top_k", "top_p", "seed")
 
@@ -180,10 +193,16 @@ def main(options: Any) -> None:
     chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
 
     model_config, params = as_one(runs)
-    params = jax.device_put(params)
+    params = place_params(data_mesh(), params)
     tokenizer = runs[0].tokenizer
-    sizes = {"max_input": options.max_input, "batch_tokens": options.batch_tokens}
-    translator = Translator(model_config, tokenizer, chosen, **sizes)
+    translator = Translator(
+        model_config,
+        tokenizer,
+        chosen,
+        max_input=options.max_input,
+        batch_tokens=options.batch_tokens,
+        split_sentences=options.split_sentences,
+    )
 
     interactive = sys.stdin.isatty()
     chunk = options.chunk or (1 if interactive else CHUNK)

@@ -113,9 +113,10 @@ def beam_tree(
       UserError: the line has no subword, or too many.
     """
     assert decoding.sampling is None and decoding.groups == 1, "only a plain search is a beam"
-    source_ids = [*tokenizer.encode(text), EOS]
-    if not 1 < len(source_ids) <= LONGEST:
-        raise UserError(f"a sentence of {len(source_ids) - 1} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
+    source_ids = tokenizer.source_ids(text)
+    subwords = len(source_ids) - len(tokenizer.source_end)
+    if not 1 <= subwords < LONGEST:
+        raise UserError(f"a sentence of {subwords} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
     model = model_or_ensemble(model_config)
     lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled

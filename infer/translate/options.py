@@ -117,8 +117,8 @@ class Decoding:
             raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
         if self.groups > 1 and (self.sampling or self.min_length or self.no_repeat or self.beam < 2 * self.groups):
             raise UserError(
-                f"groups is {self.groups}: diverse search takes a beam of at least 2 for each group, and neither "
-                "min_length, no_repeat nor sampling"
+                f"groups is {self.groups}: beam must be {2 * self.groups} or more, with no min_length, no_repeat or "
+                "sampling"
             )
         if self.beam % self.groups:
             raise UserError(f"groups is {self.groups}; it must divide the beam of {self.beam}")

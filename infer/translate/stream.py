@@ -14,7 +14,14 @@ from vaswani.data.lines import LONGEST_LINE, check_has_line_feeds, is_blank
 from vaswani.errors import UserError
 from vaswani.infer.translate.consensus import consensus
 from vaswani.infer.translate.nbest import entry
-from vaswani.infer.translate.translator import Required, Translation, Translator, note_unknown
+from vaswani.infer.translate.translator import (
+    Required,
+    Translation,
+    Translator,
+    count_several,
+    note_several,
+    note_unknown,
+)
 from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 
@@ -201,6 +208,8 @@ def translate_stream(
     done = 0
     empty = 0
     unknown = 0
+    several = 0
+    texts_read = 0
 
     def report(rows: int) -> None:
         progress.update(done + rows)
@@ -209,13 +218,18 @@ def translate_stream(
         for lines in chunks(source, chunk, first):
             output, cells = work.translate(lines, done + 1, report)
             yield output.encode()
-            unknown += work.translator.tokenizer.unknown([text for _, text, _ in cells])
+            texts = [text for _, text, _ in cells]
+            texts_read += len(texts)
+            unknown += work.translator.tokenizer.unknown(texts)
+            if not work.translator.split_sentences:
+                several += count_several(texts)
             empty = _note_empty(cells, empty)
             done += len(lines)
             progress.update(done)
         without = f", {empty:,} {work.unit} without a translation" if empty else ""
         progress.finish(f"{pluralize(done, 'lines')}{without}")
     note_unknown(unknown)
+    note_several(several, texts_read, "--split_sentences")
 
 
 def _with_required(lines: list[str], require: str) -> tuple[list[str], list[Required]]:

@@ -1,8 +1,9 @@
 """Translates any number of lines of any length; translation i is that of line i.
 
 Lines are sorted by length into a few static shapes: rows of 32, 64, 128, .. source subwords, each with one full and one
-small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
-only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
+small batch size, or a single row where a call has few lines, so that little is compiled, and nothing again when the
+parameters change. The length of a row depends only on its line, and each sentence is searched independently, so the
+other rows of a batch never change a translation.
 On a CPU several batches are translated at once, each in a thread of its own.
 """
 
@@ -18,12 +19,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from vaswani.data.length_batches import LengthBatch, length_batches
-from vaswani.data.lines import is_blank
 from vaswani.data.tokenizer import STAND_IN, Tokenizer
 from vaswani.errors import UserError, note
-from vaswani.ids import EOS, UNK
+from vaswani.ids import UNK
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script
+from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
 from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
 from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
@@ -76,7 +76,7 @@ class Translation(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A line, or a piece of one that is too long, as the model reads it: subwords and EOS. `line` is its number."""
+    """A line, or a piece of one that is too long, as the model reads it, mostly with EOS. `line` is its number."""
 
     line: int
     ids: list[int]
@@ -87,7 +87,7 @@ NOTHING = Hypothesis("", 0.0, 0.0, ())
 
 def row_lengths(configs: Sequence[CommonConfig], max_input: int = MAX_INPUT) -> list[int]:
     """Returns the lengths of rows, shortest first; the last is the most that `max_input` and every model allow."""
-    limits = [config.encoding.limit or max_input for config in configs]
+    limits = [config.limit or max_input for config in configs]
     longest = min(max_input, *limits)
     powers = [SHORTEST_ROW << n for n in range(longest.bit_length())]
     return [*(length for length in powers if length < longest), longest]
@@ -102,6 +102,7 @@ class Translator:
       decoding: options of beam search or sampling; line i's samples depend only on the seed, on i and on the line.
       max_input: source subwords (EOS included) beyond which a line is split; at most the model's learned positions.
       batch_tokens: source positions in a full batch, None for `full_batch`; fewer for beams above `WIDE_BEAM`.
+      split_sentences: whether the sentences of a line are translated one by one, as if the line were too long.
       mesh: devices to shard batches over, by rows; None for all of them (`run.sharding.data_mesh()`). With several
         processes each translates its share, and each gets all translations.
 
@@ -117,6 +118,7 @@ class Translator:
         *,
         max_input: int = MAX_INPUT,
         batch_tokens: int | None = None,
+        split_sentences: bool = False,
         mesh: Mesh | None = None,
     ) -> None:
         if decoding.beam > tokenizer.vocab_size:
@@ -131,10 +133,11 @@ class Translator:
         self._batch_tokens = tokens * WIDE_BEAM**2 // max(WIDE_BEAM, decoding.rows) ** 2
         on_one_cpu = self._mesh.size == 1 and platform == "cpu"
         self._at_once = max(1, AT_ONCE * NARROW_BEAM // caches) if on_one_cpu else 1
-        limits = [config.encoding.limit for config in configs if config.encoding.limit]
+        limits = [config.limit for config in configs if config.limit]
         self._positions = min(limits, default=None)  # of the shortest table of learned positions
         self._row_lengths = row_lengths(configs, max_input)
         self._max_input = self._row_lengths[-1]
+        self.split_sentences = split_sentences
         model = model_or_ensemble(model_config)
         given = len(tokenizer.target.begin)
         self._rules = Rules(min_length=decoding.min_length, no_repeat=decoding.no_repeat, given=given)
@@ -171,11 +174,11 @@ class Translator:
         rows: list[_Row] = []
         for line, text in enumerate(texts, first_line):
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
-            rows += [_Row(line, [*ids, EOS]) for ids in pieces]
+            rows += [_Row(line, [*ids, *self.tokenizer.source_end]) for ids in pieces]
 
-        # The parameters once, where the mesh has them; then all rows, by length.
+        # The parameters where the mesh has them, unless they are there; then all rows, by length.
         with jax.set_mesh(self._mesh):
-            placed = place_params(self._mesh, params)
+            placed = params if _are_placed(params, self._mesh) else place_params(self._mesh, params)
             row_hypotheses = self._translate_rows(placed, rows, required_of, progress)
 
         # Back to lines: the pieces of each in their order.
@@ -197,17 +200,19 @@ class Translator:
         Raises:
           UserError: there are several, and the line `must_be_whole`.
         """
-        if is_blank(text):
+        if self.tokenizer.is_blank(text):
             return []
-        pieces = [ids for ids in self._cut(text) if ids]
-        if len(pieces) <= 1:
-            return pieces
-        if must_be_whole:
-            raise UserError(f"line {line} is too long for one piece, so nothing can be required of its translation")
-        note(
-            f"line {line} has more than {self._max_input - 1} subwords; it is translated in {len(pieces)} pieces",
-            "warning",
-        )
+        sentences = source_sentences(self.tokenizer, text) if self.split_sentences else [text]
+        pieces = [ids for sentence in sentences for ids in self._cut(sentence) if ids]
+        if len(pieces) > 1 and must_be_whole:
+            raise UserError(
+                f"line {line} is not translated in one piece, so nothing can be required of its translation"
+            )
+        if len(pieces) > len(sentences):
+            note(
+                f"line {line} has more than {self._max_input - 1} subwords; it is translated in {len(pieces)} pieces",
+                "warning",
+            )
         return pieces
 
     def _cut(self, text: str) -> list[list[int]]:
@@ -234,11 +239,12 @@ class Translator:
         """Returns the hypotheses of each row."""
         sources = [row.ids for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
-        # Rows of similar lengths share a batch, so that little of it is padding.
+        # Rows of similar lengths share a batch, so that little of it is padding. A few are each searched by themselves:
+        # a batch of one row takes a fifth of the time of a small one.
         batches = length_batches(
             [len(source) for source in sources],
             self._row_lengths,
-            tokens=self._batch_tokens,
+            tokens=1 if len(rows) <= self._at_once else self._batch_tokens,
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
         )
@@ -251,9 +257,10 @@ class Translator:
         # One batch at a time, or on one CPU several (`AT_ONCE`). A line is done with its last piece.
         pieces_left = Counter(row.line for row in rows)
         done = 0
-        threads = ThreadPoolExecutor(self._at_once)
+        threads = ThreadPoolExecutor(self._at_once)  # which starts none before it is given work
+        decoded = threads.map(decode, batches) if len(batches) > 1 else map(decode, batches)
         try:
-            for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
+            for batch, hypotheses in zip(batches, decoded, strict=True):
                 for member, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
                     row_hypotheses[member] = hypotheses_of_row
                     line = rows[member].line
@@ -335,15 +342,19 @@ class Translator:
             room = self._positions
             cure = "the model has no more learned positions"
         if needed > max(room, 1):
-            raise UserError(
-                f"line {row.line}: its translation may have {room} subwords, and what is required takes {needed};"
-                f" {cure}"
-            )
+            raise UserError(f"line {row.line}: the required text takes {needed} subwords; the limit is {room}: {cure}")
 
     def _hypotheses(self, outputs: Hypotheses, row: int) -> list[Hypothesis]:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
         hypotheses = hypotheses_of(outputs, row, self.tokenizer.decode)
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
+
+
+def _are_placed(params: Any, mesh: Mesh) -> bool:
+    """Returns whether parameters are arrays of this mesh already; there is one way to shard them over it."""
+    return all(
+        isinstance(leaf, jax.Array) and getattr(leaf.sharding, "mesh", None) == mesh for leaf in jax.tree.leaves(params)
+    )
 
 
 def hypotheses_of(outputs: Hypotheses, row: int, text_of: Callable[[tuple[int, ...]], str]) -> list[Hypothesis]:
@@ -423,6 +434,30 @@ def _join(pieces: list[list[Hypothesis]]) -> Translation:
             )
         )
     return Translation(tuple(joined))
+
+
+def source_sentences(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Returns the sentences of one or more lines, each with what its line begins with: a language, or a task."""
+    sentences = []
+    for line in text.split("\n"):
+        leading = tokenizer.leading(line)
+        sentences += [leading + sentence for sentence in sentences_of(line[len(leading) :])]
+    return sentences
+
+
+def count_several(texts: Sequence[str]) -> int:
+    """Returns how many of the texts have several sentences."""
+    return sum(len(sentences_of(text)) > 1 for text in texts)
+
+
+def note_several(several: int, lines: int, cure: str) -> None:
+    """Warns of lines with several sentences, if there are any, and names the cure."""
+    if several:
+        note(
+            f"several sentences in {several:,} of {pluralize(lines, 'lines')}: a model trained on single ones may "
+            f"translate only the first; {cure} translates each",
+            "warning",
+        )
 
 
 def note_unknown(count: int, what: str = "text") -> None:

@@ -192,7 +192,7 @@ def export(options: Any, folder: Path) -> ConfigDict:
     search = {  # as in the README of the export
         "beam_size": decode.beam,
         "length_penalty": decode.alpha,
-        "max_decoding_length": min(run.model_config.encoding.limit or LONGEST, LONGEST),
+        "max_decoding_length": min(run.model_config.limit or LONGEST, LONGEST),
         "min_decoding_length": 0,
         "suppress_sequences": [["<pad>"], ["<s>"]],
     }

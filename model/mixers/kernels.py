@@ -19,6 +19,8 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
+from vaswani.configs.rules import broken
+from vaswani.model.config import DEFAULTS, ModelConfig
 from vaswani.model.masks import NO_SEGMENT, Mask
 from vaswani.model.mixers.chunks import all_heads
 from vaswani.model.rows import row_axes
@@ -164,7 +166,7 @@ def fill_up(
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
 
 
-def chosen(config: Any, t: Any, s: Any, platform: str | None = None) -> str:
+def chosen(config: ModelConfig, t: Any, s: Any, platform: str | None = None) -> str:
     """Returns what computes the attention of t queries to s keys: `config.attention_impl`, or for "auto" the fastest.
 
     That is the einsum where the weights of all queries are few, and wherever the config has what only the einsum
@@ -178,39 +180,16 @@ def chosen(config: Any, t: Any, s: Any, platform: str | None = None) -> str:
     platform = platform or compiled_for()
     fused = [impl for impl, runs_on in PLATFORMS.items() if runs_on == platform]
     for impl in (*fused, "chunked"):
-        if missing(config, impl) is None:
+        if supports(config, impl):
             return impl
     return "einsum"
 
 
-def check_kernel(config: Any) -> None:
-    """Rejects, of a `ModelConfig`, what only the einsum supports. A kernel's device is checked when it is compiled."""
-    if config.attention_impl in ("auto", "einsum"):
-        return
-    reason = missing(config, config.attention_impl)
-    if reason is not None:
-        raise ValueError(f"model.attention_impl={config.attention_impl!r} {reason}")
+def supports(config: ModelConfig, impl: str) -> bool:
+    """Returns whether "chunked" or a kernel can compute the attention of a config.
 
-
-def missing(config: Any, impl: str) -> str | None:
-    """Returns why "chunked" or a kernel cannot compute a `ModelConfig`, and what would be right; None if it can."""
-    if config.P_drop_attention:
-        return "does not support attention dropout; set model.P_drop_attention=0, or use einsum"
-    if config.encoding.adds_bias or config.encoding.distances:
-        return f"does not support a bias; model.positions={config.positions} needs einsum"
-    if config.scores != "dot":
-        return f"multiplies queries and keys; model.scores={config.scores} needs einsum"
-    if config.softmax_one:
-        return "does not support model.softmax_one=True, which needs einsum"
-    if not config.scale_attention:
-        return "always divides by sqrt(d_k); model.scale_attention=False needs einsum"
-    if config.prefix != "none" and impl in PLATFORMS:
-        return f"cannot mask a prefix; model.prefix={config.prefix} needs einsum or chunked"
-    if impl == "cudnn" and config.dtype != "bfloat16":
-        return "computes in half precision only; set model.dtype=bfloat16, or use einsum"
-    if impl == "cudnn" and (config.d_k != config.d_v or config.d_k % 8 or config.d_k > 256):
-        return (
-            f"needs d_k = d_v, a multiple of 8 up to 256; model.d_k is {config.d_k} and model.d_v {config.d_v}: "
-            "change them, or use einsum"
-        )
-    return None
+    The mixer does not count: encoder-decoder attention is attention whatever replaces self-attention.
+    """
+    given = config.keys | {"model.attention_impl": impl}
+    del given["model.mixer"]
+    return broken(given, DEFAULTS) is None

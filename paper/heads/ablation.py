@@ -88,7 +88,7 @@ class Forced:
             return np.asarray(most_probable(params, source_bs, target_in_bt)) == target_bt
 
         sides = (self.sources, self.target_inputs, self.targets)
-        batches = forced_batches(are_right, *sides, width=WIDTH, tokens=TOKENS, limit=config.encoding.limit)
+        batches = forced_batches(are_right, *sides, width=WIDTH, tokens=TOKENS, limit=config.limit)
         right_t = np.zeros(self.starts[-1], bool)
         for members, right_bt in batches:
             for row, member in enumerate(members):

@@ -154,7 +154,7 @@ def sentence_maps(model_run: Run, pairs: Sequence[AnnotatedPair]) -> Iterator[tu
     targets = [[BOS, *encode(pair.target)] for pair in pairs]
     params = jax.device_put(model_run.params)  # once, not with each batch
     attention_maps = partial(compiled_maps(Transformer(config)), params)
-    limit = config.encoding.limit
+    limit = config.limit
     batches = forced_batches(attention_maps, sources, targets, width=WIDTH, tokens=BATCH * WIDTH, limit=limit)
     for members, batch_maps in batches:
         maps = {kind: np.asarray(weights_nbhts) for kind, weights_nbhts in batch_maps.items()}

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import regex
 
 from vaswani.data import sources
-from vaswani.data.lines import LONGEST_LINE, read_lines
+from vaswani.data.lines import LONGEST_LINE, is_blank, read_lines
 from vaswani.data.sources import open_corpus
 from vaswani.data.tfds import download
 from vaswani.errors import UserError
@@ -316,3 +317,11 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, ending: str) -
     assert list(open_corpus(spec).pairs()) == [("a", "x"), ("\ufeffb", "y")]
     tree = write(tmp_path / "bank", "\ufeff(S (NN dog))\n")
     assert [source for source, _ in open_corpus(f"trees:{tree}").pairs()] == ["dog"]
+
+
+def test_a_line_that_shows_nothing_is_blank() -> None:
+    ignorable = regex.compile(r"[\s\p{Cc}\p{Default_Ignorable_Code_Point}]")
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        assert is_blank(character) == bool(ignorable.match(character)), hex(code)
+    assert is_blank("") and is_blank("\u034f \ufe0f\t") and not is_blank("\ufe0f.") and not is_blank("\u0600")

@@ -128,14 +128,14 @@ def test_a_damaged_file_is_refused_in_one_line(words: Symbols, tmp_path: Path, d
     [
         ({"data.units": "syllables"}, "data.units is 'syllables'; it must be one of subwords, words, characters"),
         ({"data.units": "subwords,words"}, "data.units is 'subwords,words'; it must be one of"),
-        ({"data.joiner": "@@"}, "data.joiner is '@@'; it must be empty unless the target's units are words"),
-        ({"data.joiner": "@@", "data.units": "words,characters"}, "data.joiner is '@@'; it must be empty unless"),
+        ({"data.joiner": "@@"}, "data.joiner=@@ needs data.units to be words or characters,words; it is 'subwords'"),
+        ({"data.joiner": "@@", "data.units": "words,characters"}, "data.joiner=@@ needs data.units to be words or"),
         ({"data.normalisation": "NFC"}, "data.normalisation is 'NFC'; it must be one of nfkc, plain_nfkc, none"),
         (
             {"data.normalisation": "none", "data.lowercase": True},
-            "data.normalisation is 'none'; it must be nfkc or plain_nfkc with data.lowercase=True",
+            "data.lowercase=True needs data.normalisation to be nfkc or plain_nfkc; it is 'none'",
         ),
-        ({"data.units": "words", "task": "masked_lm"}, "data.units is 'words'; it must be subwords for task masked_lm"),
+        ({"data.units": "words", "task": "masked_lm"}, "data.units=words needs task to be .*; it is 'masked_lm'"),
     ],
 )
 def test_a_wrong_config_is_refused(keys: dict, line: str) -> None:

@@ -11,8 +11,10 @@ import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests import tiny
 from vaswani.data import tokenizer as module
 from vaswani.data.imported import open_tokenizer
+from vaswani.data.multilingual import Multilingual
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS, PAD, UNK
@@ -232,3 +234,11 @@ def test_subwords_that_keep_white_space_are_no_characters() -> None:
     theirs = Tokenizer(model.getvalue())
     assert theirs.units == "subwords"
     assert theirs.decode(theirs.encode("the dog，你\nthe  cat")) == "the dog，你 the  cat", "always a single line"
+
+
+def test_a_multilingual_normalisation_leaves_the_language_out() -> None:
+    inner = tiny.tokenizer()
+    languages = inner.pieces([300, 301])  # any pieces will do
+    tokenizer = Multilingual(inner, *languages, languages)
+    text = f"{languages[1]}  Der\u00a0Hund  schläft."
+    assert tokenizer.normalise(text) == inner.normalise("Der Hund schläft.") != inner.normalise(text)

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from unittest import mock
 
@@ -19,6 +20,7 @@ from vaswani.infer.api import LoadedRun
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.scores import bleu
 from vaswani.infer.translate.translator import translate_one
+from vaswani.run.sharding import data_mesh
 
 SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 
@@ -61,7 +63,7 @@ def test_as_much_is_searched_at_a_time_as_the_run_was_loaded_with(
     for call in ("translate", "hypotheses"):
         with pytest.raises(KeyboardInterrupt):
             getattr(infer.load_run(workdir, "latest", batch_tokens=96), call)(SOURCES)
-        assert translator.call_args.kwargs == {"batch_tokens": 96}
+        assert translator.call_args.kwargs == {"batch_tokens": 96, "split_sentences": False}
     with pytest.raises(UserError, match="batch_tokens is 0; it must be a whole number, at least 1, or None"):
         infer.load_run(workdir, "latest", batch_tokens=0)
 
@@ -73,6 +75,9 @@ WRONG = {
     "load_run('nowhere')": "workdir=nowhere: no such folder",
     "load_run(workdir, 1.5)": "checkpoint '1.5' is not a choice; write one of latest, STEP, ",
     "load_run(workdir, 999)": "no checkpoint at step 999; there are 1, 2, 3, 4",
+    "load_run('builtin:quickstart', 5)": (
+        "builtin:quickstart has one checkpoint, of step 370, and no 5; leave checkpoint out"
+    ),
     "load_run(workdir, batch_tokens='5')": "batch_tokens is '5'; it must be a whole number, at least 1, or None ",
     "load_run(workdir, batch_tokens=1.5)": "batch_tokens is 1.5; it must be a whole number",
     "load_run(workdir, beam=3)": "load_run() got an unexpected keyword argument 'beam'",
@@ -80,6 +85,10 @@ WRONG = {
     "model.translate(b'abc')": "lines is b'abc'; it must be a string, or a list of strings",
     "model.translate(['a', 2])": "lines[1] is 2; it must be a string",
     "model.translate([['a']])": "lines[0] is ['a']; it must be a string",
+    "model.translate({'a': 1})": "lines is {'a': 1}; it must be a string, or a list of strings",
+    "model.translate({'a'})": "lines is {'a'}; it must be a string, or a list of strings",
+    "model.translate('a\\nb')": "lines has a line feed in it: give a list of lines, or split_sentences=True",
+    "model.hypotheses(['a\\n', 'b\\nc'])": "lines[1] has a line feed in it: give a list of lines, or split_sentences",
     "model.translate('a', beam='4')": "beam is '4'; it must be a whole number from 1 to 1000",
     "model.translate('a', beam=2.0)": "beam is 2.0; it must be a whole number from 1 to 1000",
     "model.translate('a', beam=True)": "beam is True; it must be a whole number from 1 to 1000",
@@ -171,6 +180,23 @@ def test_a_string_is_one_line_and_not_its_letters(model: LoadedRun) -> None:
         model.score(source, REFERENCES)
 
 
+def test_a_line_of_several_sentences_is_warned_of_or_split(model: LoadedRun) -> None:
+    pair = " ".join(SOURCES[:2])
+    first, second = model.translate(SOURCES[:2])
+    said = r"^several sentences in 2 of 3 lines: .*; split_sentences=True translates each$"
+    for call in (model.translate, model.hypotheses):
+        with pytest.warns(UserWarning, match=said) as warned:
+            call([pair, SOURCES[0], pair])
+        assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.translate(pair, split_sentences=True) == f"{first} {second}"
+        assert model.translate("\n".join(SOURCES[:2]), split_sentences=True) == f"{first} {second}"
+        assert model.hypotheses(pair, split_sentences=True)[0][0].text == f"{first} {second}"
+        assert model.translate([f"{SOURCES[0]}\n"]) == [first], "as reading a file leaves it"
+        assert model.score([pair], [pair])["perplexity"] > 1
+
+
 @pytest.mark.slow
 def test_hypotheses_are_ranked_and_the_first_are_the_translations(model: LoadedRun) -> None:
     found = model.hypotheses(SOURCES, nbest=3, beam=4)
@@ -211,7 +237,7 @@ def test_the_readme_shows_the_documented_example() -> None:
 
 
 def test_parameters_are_on_the_device_before_the_first_call(model: LoadedRun) -> None:
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model.run.params))
+    assert all(leaf.sharding.mesh == data_mesh() for leaf in jax.tree.leaves(model.run.params))
 
 
 def test_the_language_of_the_corpus_may_name_a_country(model: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:

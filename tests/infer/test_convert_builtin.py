@@ -7,8 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.extras import safetensors  # noqa: F401 - without it this file is skipped
-
 # isort: split
 from tests import tiny
 from vaswani.errors import UserError

@@ -136,7 +136,7 @@ def test_what_it_cannot_hold_is_one_line_and_a_wrong_model_is_an_error(
         ctranslate2.write(random_run(mixer="convolution"), tmp_path)
     with pytest.raises(UserError, match=r"^model.positions is 't5', which CTranslate2 cannot hold; take another"):
         ctranslate2.write(random_run(N=1, positions="t5"), tmp_path)
-    monkeypatch.setattr(ctranslate2, "sinusoids", lambda *arguments: np.zeros((1, 1024, 8), np.float32))
+    monkeypatch.setattr(ctranslate2, "our_sinusoids", lambda *arguments: np.zeros((1024, 8), np.float32))
     with pytest.raises(UserError, match=r"^CTranslate2 float32: log-probabilities of \d+ subwords differ by at most"):
         ctranslate2.write(random_run(N=1), tmp_path)
 

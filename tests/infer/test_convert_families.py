@@ -143,10 +143,10 @@ def test_t5_is_read_with_its_tokenizer(saved, tmp_path, capsys):
         through_safetensors(run, tmp_path / "exported")
 
 
-@pytest.mark.parametrize("gate", ["gated-gelu", "gated-silu"])
-def test_t5_v1_1_is_read_with_its_gates_and_its_own_softmax(gate, tmp_path):
+@pytest.mark.parametrize(("gate", "layers"), [("gated-gelu", 3), ("gated-silu", 2)])
+def test_t5_v1_1_is_read_with_its_gates_its_own_softmax_and_another_depth_of_the_decoder(gate, layers, tmp_path):
     settings = {"feed_forward_proj": gate, "tie_word_embeddings": False, "d_model": 18, "num_heads": 3, "d_ff": 22}
-    model = foreign.make("t5", tmp_path / "t5", **settings)
+    model = foreign.make("t5", tmp_path / "t5", **settings, num_decoder_layers=layers)
     assert not torch.equal(model.lm_head.weight, model.shared.weight)
     imported = huggingface.read(tmp_path / "t5")
     make_run(tmp_path / "run", imported)

@@ -3,6 +3,7 @@
 Skipped without onnx and onnxruntime, see tests/extras.py.
 """
 
+import dataclasses
 import importlib.util
 import re
 import subprocess
@@ -20,7 +21,7 @@ from tests.extras import onnx as package  # noqa: F401 - without it this file is
 from tests.extras import onnxruntime
 
 # isort: split
-from tests.tiny import random_run
+from tests.tiny import TINY, random_run
 from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.infer.convert import onnx, onnx_graph
@@ -114,6 +115,17 @@ def test_what_it_cannot_hold_and_a_wrong_model_are_one_line(tmp_path: Path, monk
     monkeypatch.setattr(onnx_graph, "MASKED", 0.0)
     with pytest.raises(UserError, match=r"^ONNX: log-probabilities of \d+ subwords differ by at most .* nothing is wr"):
         onnx.write(model_run, tmp_path)
+
+
+def test_what_has_no_nodes_is_written_as_nothing_else() -> None:
+    config = dataclasses.replace(TINY)
+    for field in ("activation", "norm_kind"):
+        object.__setattr__(config, field, "new")
+    graph = onnx_graph.Graph(config)
+    with pytest.raises(ValueError, match=r"^model\.activation='new' has no node here$"):
+        graph.feed_forward({"w1": np.ones((2, 3)), "w2": np.ones((3, 2))}, "x")
+    with pytest.raises(ValueError, match=r"^model\.norm_kind='new' has no nodes here$"):
+        graph.norm({"scale": np.ones(2)}, "x")
 
 
 def test_without_onnxruntime_it_says_that_nothing_is_checked(

@@ -15,8 +15,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests.extras import safetensors as package  # noqa: F401 - without it this file is skipped
-
 # isort: split
 from tests import tiny
 from tests.conftest import ROOT

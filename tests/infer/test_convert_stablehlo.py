@@ -1,6 +1,6 @@
 """The exported functions run, for any sizes, in a process that imports none of our code.
 
-Skipped without safetensors and flatbuffers, see tests/extras.py.
+Skipped without flatbuffers, see tests/extras.py.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.extras import flatbuffers, safetensors  # noqa: F401 - without them this file is skipped
+from tests.extras import flatbuffers  # noqa: F401 - without it this file is skipped
 
 # isort: split
 from tests.tiny import random_run
@@ -50,7 +50,8 @@ def test_it_runs_without_our_code(tmp_path: Path) -> None:
     assert np.load(tmp_path / "encoded.npy").shape == (2, 5, 8)
     real = target != 0
     assert np.abs(np.load(tmp_path / "logits.npy") - np.asarray(expected))[real].max() <= 1e-5
-    assert "any number of rows" in (tmp_path / "README.md").read_text()
+    readme = (tmp_path / "README.md").read_text()
+    assert "any number of rows" in readme and f"written by jax {jax.__version__}" in readme
 
 
 def test_learned_positions_limit_the_rows_and_what_it_cannot_hold_is_one_line(tmp_path: Path) -> None:

@@ -157,6 +157,10 @@ def demo(tmp_path: Path) -> Demo:
     return Demo([run], ["run"], {"beam": 1, "alpha": None, "extra_length": None})
 
 
+def test_a_text_is_split_as_the_command_does(demo: Demo) -> None:
+    assert demo.sentences("The dog. It is old!\nGood") == {"sentences": ["The dog.", "It is old!", "Good"]}
+
+
 @pytest.mark.slow
 def test_a_target_of_the_user_s_own_is_scored_and_looked_at(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = demo.answer("The dog sleeps.", "Der Hund")["runs"]
@@ -286,7 +290,7 @@ def test_the_page_may_run_its_own_script_only_and_ask_its_own_server_only(server
         r"https?:|//[a-z]|url\(|@import|src=|href=|innerHTML|insertAdjacent|document\.write|eval\(", page
     )
     assert re.findall(r"fetch\((.*?),", page) == ["path"]
-    assert set(re.findall(r"ask\((.*?),", page)) == {"path", '"/translate"', '"/warm"', '"/beam"'}
+    assert set(re.findall(r"ask\((.*?),", page)) == {"path", '"/sentences"', '"/translate"', '"/warm"', '"/beam"'}
     assert not re.search(r"<[^>]+ on[a-z]+=", page), "a handler in the markup would need an unsafe policy"
 
 

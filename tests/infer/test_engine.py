@@ -70,7 +70,7 @@ def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         "vaswani.infer.align.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
     )
-    with pytest.raises(UserError, match="other has another tokenizer than"):
+    with pytest.raises(UserError, match="other have different tokenizers; an ensemble must share one"):
         open_runs(f"{run.workdir},other")
 
 
@@ -112,11 +112,11 @@ def test_the_last_word_may_go_on_in_the_same_subword(run: Run) -> None:
 
 
 def test_what_cannot_be_required_is_refused(run: Run, translator: Translator) -> None:
-    with pytest.raises(UserError, match=r"line 7: its translation may have \d+ subwords, and what is required takes"):
+    with pytest.raises(UserError, match=r"line 7: the required text takes \d+ subwords; the limit is \d+: "):
         translator.translate(run.params, ["The dog."], required=[Required("Hund " * 40)], first_line=7)
     learned = dataclasses.replace(run.model_config, positions="learned", max_positions=20)
     few = Translator(learned, run.tokenizer, Decoding(1, 0.6, 1000))
-    with pytest.raises(UserError, match=r"^line 1: .* may have 20 subwords, .*; the model has no more learned positi"):
+    with pytest.raises(UserError, match=r"^line 1: .* the limit is 20: the model has no more learned positi"):
         few.translate(run.params, ["The dog."], required=[Required("Hund " * 40)])
     sampler = Translator(run.model_config, run.tokenizer, Decoding(1, 0.6, 3, sampling=Sampling()))
     with pytest.raises(UserError, match="not of samples or groups"):
@@ -188,6 +188,15 @@ def test_nbest_lists_are_read_and_faults_named() -> None:
     for wrong in ("3 ||| a", "a ||| b", "0 a", "-1 ||| a"):
         with pytest.raises(UserError, match="x, line 2: it must be LINE"):
             parse_lists("x", ["0 ||| a", wrong], 3)
+
+
+def test_a_text_with_unescaped_bars_is_not_read_as_its_first_part() -> None:
+    moses = "0 ||| a ||| LM0= -1.5 .5e-3 Dist0= 0 ||| -4.25 ||| 0-0 1=2"
+    assert parse_lists("x", [moses, "0 ||| b ||| F0=-3 ||| -inf"], 1) == ([0, 0], ["a", "b"])
+    with pytest.raises(
+        UserError, match=r"^x, line 1: the field 'b ' has no numbers, .* is written &#124;&#124;&#124;$"
+    ):
+        parse_lists("x", ["0 ||| a ||| b  ||| -10.25"], 1)
 
 
 _TEXTS = st.lists(

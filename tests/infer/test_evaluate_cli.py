@@ -185,7 +185,7 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
         newest_evaluation(second, "test", [first])
     with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
         run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
-    with pytest.raises(UserError, match=r"tiny\.en: this is a text; only pairs can be translated, as in tsv:FILE$"):
+    with pytest.raises(UserError, match=r"tiny\.en: it is monolingual; only pairs can be translated, as in tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")
 
     model, tokenizer, total, count = Transformer(runs[0].model_config), runs[0].tokenizer, 0.0, 0
@@ -254,7 +254,7 @@ def test_scores_that_need_memory_come_before_the_search(
         (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--corpus=",), "corpus '': unknown scheme"),
         (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
-        (("--corpus=lines:{d}/tiny.en",), "this is a text; this run translates pairs, as in tsv:FILE"),
+        (("--corpus=lines:{d}/tiny.en",), "it is monolingual; this run needs pairs, as in tsv:FILE"),
         (("--corpus=lines:{d}/tiny.en", "--output=out"), r"^lines:.*tiny\.en is a text, which is not translated: give"),
         (("--corpus=lines:{d}/tiny.en", "--beam=2"), "tiny.en is a text, which is not translated: give"),
         (("--source={d}/tiny.en", "--reference={d}/none.de"), "none.de"),
@@ -270,7 +270,7 @@ def test_wrong_calls_are_one_line_on_stderr(workdir: Path, arguments: tuple[str,
 
 @pytest.mark.parametrize("row_length", [0, 8])
 def test_a_row_length_is_for_language_models(workdir: Path, row_length: int) -> None:
-    with pytest.raises(UserError, match="--row_length is for language models; this run's task is another"):
+    with pytest.raises(UserError, match="--row_length is for language models; this run's task is translation"):
         run_here(workdir=str(workdir), split="test", row_length=row_length)
 
 
@@ -284,7 +284,7 @@ def test_a_text_is_no_pairs_for_any_translator(task: str, is_split: bool, workdi
     config["data"]["test"] = text
     (copy / "config.json").write_text(json.dumps(config))
     given = {"split": "test"} if is_split else {"corpus": text}
-    with pytest.raises(UserError, match="this is a text; ") as error:
+    with pytest.raises(UserError, match="it is monolingual; ") as error:
         run_here(workdir=str(copy), **given)
     assert "\n" not in str(error.value)
 

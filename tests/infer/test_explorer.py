@@ -207,7 +207,16 @@ def test_the_search_finds_what_ours_finds_in_1_000_sentences(page: str, run: Run
 
 
 @needs_node
-@pytest.mark.parametrize("options", [{"beam": 1}, {"alpha": 0.0}, {"stopping": "full"}, {"extra_length": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 1},
+        {"alpha": 0.0},
+        {"stopping": "full"},
+        {"extra_length": 0},
+        {"beam": 2, "alpha": 4.0, "extra_length": 6},  # a later hypothesis wins: the bound is that of the limit
+    ],
+)
 def test_the_search_has_our_options(page: str, run: Run, options: dict[str, Any]) -> None:
     lines = [pair("test", i).english for i in range(8)]
     script = """return input.lines.map(text =>

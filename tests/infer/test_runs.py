@@ -16,7 +16,7 @@ from tests import tiny
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.infer.options import _check_no_file
-from vaswani.infer.runs import open_run
+from vaswani.infer.runs import corpus_named, open_run
 from vaswani.keys import flat
 from vaswani.model.parameter_count import parameter_count
 from vaswani.model.transformer import init_params
@@ -269,3 +269,21 @@ def test_the_names_of_an_ensemble_may_be_longer_than_that_of_a_file(tmp_path: Pa
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"this is a file; name the folder of a run$"):
         _check_no_file(Given(workdir=f"{tmp_path},{tmp_path}/file"))
+
+
+def test_a_split_of_the_grammar_is_no_test_of_a_run_on_another_text() -> None:
+    cfg = default()
+    cfg.data.train = "text:corpus/train.{en,de}"
+    cfg.data.valid = "text:corpus/valid.{en,de}"
+    cfg.data.test = "grammar:test:1000"
+    assert corpus_named(cfg, "valid") == cfg.data.valid
+    message = (
+        r"^--split=test: the run's data.test is 'grammar:test:1000', of another corpus than data.train, "
+        r"'text:corpus/train.{en,de}'; name a corpus with --corpus=SPEC$"
+    )
+    with pytest.raises(UserError, match=message):
+        corpus_named(cfg, "test")
+    assert corpus_named(cfg, "grammar:test:1000") == "grammar:test:1000"
+    for train in ("grammar:train:{de,en}", "trees:grammar:train:9", ""):
+        cfg.data.train = train
+        assert corpus_named(cfg, "test") == "grammar:test:1000"

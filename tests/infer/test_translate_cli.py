@@ -36,8 +36,9 @@ class Echo(Translator):
 
     tokenizer = SimpleNamespace(unknown=lambda texts: 0)
 
-    def __init__(self):
+    def __init__(self, split_sentences=False):
         self.asked = []
+        self.split_sentences = split_sentences
 
     def translate(self, params, texts, *, first_line, progress=lambda done: None, required=()):
         assert not required
@@ -91,6 +92,15 @@ def test_progress_stays_off_standard_output(capsys):
     filtered(b"a\nb\nc\n")
     out, err = capsys.readouterr()
     assert out == "" and "3 lines" in err
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_lines_of_several_sentences_are_counted_once_at_the_end(splits, capsys):
+    source = io.BytesIO(b"One. Two.\nOne.\nOne. Two. Three.\n")
+    list(translate_stream(Lines(Echo(splits), {}, 1, False), source, chunk=2))
+    warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert len(warned) == (0 if splits else 1)
+    assert all("several sentences in 2 of 3 lines: " in line and "--split_sentences" in line for line in warned)
 
 
 def test_invalid_utf8_names_the_line_and_keeps_the_lines_before():
@@ -151,9 +161,9 @@ def test_a_real_translator_fits_the_filter(tmp_path):
         (["--workdir=nowhere"], "error: --workdir=nowhere: no such folder"),
         (["--workdir=x", "--beam=0"], "--beam"),
         (["--workdir=x", "in.txt"], "error: unexpected argument 'in.txt'"),
-        (["--workdir=x", "--temperature=0.7"], "error: --temperature is for sampling: give --sample, too"),
+        (["--workdir=x", "--temperature=0.7"], "error: --temperature is for sampling: add --sample"),
         (["--workdir=x", "--sample", "--beam=4"], "error: --beam is for searching: it has no effect with --sample"),
-        (["--workdir=x", "--diversity=1"], "error: --diversity is for several groups of beams: give --groups, too"),
+        (["--workdir=x", "--diversity=1"], "error: --diversity is for several groups of beams: add --groups"),
         (["--workdir=nowhere", "--sample", "--seed=3", "--top_p=0.9"], "error: --workdir=nowhere: no such folder"),
     ],
 )

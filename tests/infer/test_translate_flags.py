@@ -24,6 +24,7 @@ class Case(NamedTuple):
     require: str = ""
     mbr: str = ""
     max_input: int = 512
+    split_sentences: bool = False
     text: str = "The dog sleeps.\nWe read a new book.\n"
 
 
@@ -66,6 +67,7 @@ CASES = {
         require="characters",
         text="The dog sleeps.\tDer Hu\nWe read.\t\n",
     ),
+    "sentences": Case("--split_sentences", PLAIN, split_sentences=True, text="The dog sleeps. We read.\n"),
     "pieces": Case("--max_input=64", PLAIN, max_input=64, text="The dog sleeps. " * 20 + "\n"),
 }
 
@@ -77,7 +79,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def translated(run: Run, case: Case) -> str:
     """Returns what the translator of a case writes."""
-    translator = Translator(run.model_config, run.tokenizer, case.decoding, max_input=case.max_input)
+    sizes = {"max_input": case.max_input, "split_sentences": case.split_sentences}
+    translator = Translator(run.model_config, run.tokenizer, case.decoding, **sizes)
     work = Lines(
         translator,
         run.params,
@@ -129,10 +132,17 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
         diversity=0.5,
         max_input=512,
         batch_tokens=given,
+        split_sentences=False,
     )
     with pytest.raises(KeyboardInterrupt):
         main(flags)
-    assert translator.call_args.kwargs == {"max_input": 512, "batch_tokens": searched}
+    assert translator.call_args.kwargs == {"max_input": 512, "batch_tokens": searched, "split_sentences": False}
+
+
+def test_the_flag_to_split_sentences_is_refused_where_a_line_must_be_whole() -> None:
+    done = commands.run("infer.translate", "--workdir=none", "--split_sentences", "--require=prefix", text="a\tb\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --split_sentences translates a line in parts: leave out --explain and --require\n"
 
 
 @pytest.mark.parametrize("flag", ["columns", "explain"])

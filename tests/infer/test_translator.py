@@ -19,11 +19,12 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.infer.translate import stages
-from vaswani.infer.translate.breaks import break_of
+from vaswani.infer.translate.breaks import break_of, sentences_of
 from vaswani.infer.translate.options import Decoding, Sampling, full_batch
-from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join
+from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join, source_sentences
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import init_params
+from vaswani.run.sharding import data_mesh, place_params
 from vaswani.search.state import Hypotheses
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
@@ -48,7 +49,7 @@ def params(config):
 
 
 def make(config, tokenizer, **options):
-    sizes = {name: options.pop(name) for name in ("max_input", "batch_tokens") if name in options}
+    sizes = {name: options.pop(name) for name in ("max_input", "batch_tokens", "split_sentences") if name in options}
     decoding = Decoding(**{"beam": 2, "alpha": 0.6, "extra_length": 2} | options)
     return Translator(config, tokenizer, decoding, **{"batch_tokens": 64} | sizes)
 
@@ -82,6 +83,27 @@ def test_a_cpu_translates_several_batches_at_once(config, tokenizer, params, opt
     translator._find = find
     translator.translate(params, LINES[:28])  # a batch each: a multiple of 4, of 2 and of 1
     assert len(seen) == 28 and max(seen) == expected
+
+
+@pytest.mark.parametrize(("lines", "sizes"), [(1, {1}), (4, {1}), (5, {8})])
+def test_a_few_lines_are_a_batch_each_and_placed_parameters_are_taken_as_they_are(
+    config, tokenizer, params, monkeypatch, lines, sizes
+):
+    translator = make(config, tokenizer, batch_tokens=1_024)
+    seen = set()
+
+    def find(given, inputs_bs):
+        assert given["embed"] is placed["embed"]
+        seen.add(len(inputs_bs))
+        return Hypotheses(inputs_bs[:, None], *(inputs_bs[:, :1] for _ in range(3)))
+
+    placed = place_params(data_mesh(), params)
+    monkeypatch.setattr("vaswani.infer.translate.translator.place_params", None)
+    translator._find = find
+    translator.translate(placed, LINES[:lines])
+    assert seen == sizes
+    with pytest.raises(TypeError):
+        translator.translate(jax.tree.map(np.asarray, params), LINES[:lines])
 
 
 def test_devices_that_work_together_translate_one_batch_at_a_time(config, tokenizer):
@@ -152,6 +174,45 @@ def test_long_lines_are_translated_in_pieces(config, tokenizer, params, capsys):
     assert capsys.readouterr().err == (
         f"warning: line 7 has more than {limit - 1} subwords; it is translated in 4 pieces\n"
     )
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["The dog sleeps.", "We read."],
+        ["It is 3.5 m long, i.e. short."],
+        ["Dr. Smith saw J. S. Bach on the 3. May."],
+        ["Wait ... and go."],
+        ['"Go!"', "Then (as he said.)", "¿Qué?", "Really?!", "Yes. no"],
+        ["它好。", "你呢？」", "再见"],
+        [],
+    ],
+)
+def test_a_line_is_split_where_sentences_end(sentences: list[str]) -> None:
+    line = " ".join(sentences)
+    assert sentences_of(f" {line} ") == sentences
+    assert sentences_of(line.replace("。 ", "。").replace("」 ", "」")) == sentences
+
+
+def test_each_sentence_has_the_task_of_its_line() -> None:
+    t5 = Unigram.__new__(Unigram)
+    text = "summarize: It is. Old.\n\nA dog. A cat."
+    assert source_sentences(t5, text) == ["summarize: It is.", "summarize: Old.", "A dog.", "A cat."]
+
+
+def test_split_sentences_are_translated_one_by_one(config, tokenizer, params, capsys):
+    sentences = ["the old dog sleeps.", "A cat sees the house.", "the dog"]
+    line = f"{sentences[0]} {sentences[1]}\n{sentences[2]}"
+    translator = make(config, tokenizer, nbest=2, split_sentences=True)
+    (found,) = translator.translate(params, [line])
+    alone = make(config, tokenizer, nbest=2).translate(params, sentences)
+    for k in range(2):
+        parts = [translation.hypotheses[k] for translation in alone]
+        assert found.hypotheses[k].text == " ".join(part.text for part in parts)
+        np.testing.assert_allclose(found.hypotheses[k].score, sum(part.score for part in parts), rtol=1e-5)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UserError, match="line 1 is not translated in one piece"):
+        translator.translate(params, [line], required=[Required(prefix="a")])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from ml_collections import ConfigDict
 
 from tests import tiny
-from tests.extras import needed
 from tests.trainings import assert_resumes_to_the_same_bits
 from vaswani.errors import UserError
 from vaswani.infer.attention.alignment import align
@@ -111,7 +110,6 @@ def source_size(run: Run) -> int:
 def test_safetensors_give_the_run_back_and_formats_of_one_vocabulary_are_refused(
     trained: tuple[ConfigDict, Run], tmp_path: Path
 ) -> None:
-    needed("safetensors")
     _, run = trained
     options = {"checkpoint": "latest", "quantization": None}
     convert.export(SimpleNamespace(workdir=str(run.workdir), to="safetensors", output=str(tmp_path / "out"), **options))

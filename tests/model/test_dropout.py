@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tests.tiny import TINY, apply, apply_jitted, noise, perturbed
+from vaswani.configs.rules import CHOICES
 from vaswani.model import block, vision
 from vaswani.model import embed as embeddings
 from vaswani.model import noise as noise_module
-from vaswani.model.config import DROPOUT_BITS
 from vaswani.model.embed import Embedding
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
@@ -45,7 +45,7 @@ def correlation_at_every_shift(first, second):
     return np.fft.irfft(np.fft.rfft(first) * np.conj(np.fft.rfft(second)), n=first.size)
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.3, 0.5, 0.9, 0.999])
 def test_rate(bits, rate):
     count = 1 << 20
@@ -53,7 +53,14 @@ def test_rate(bits, rate):
     assert abs(dropped - count * rate) < 5 * np.sqrt(count * rate * (1 - rate))
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+def test_a_small_rate_is_not_rounded_to_nothing():
+    """Of 2^22 elements about four are dropped."""
+    seed = jax.random.bits(jax.random.key(3), (2,))
+    dropped = ~keep_mask(seed, (2048, 2048), 2.0**-20, jnp.arange(2048))
+    assert 0 < dropped.sum() < 15
+
+
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_rate_of_every_row_and_column(bits):
     keep = mask(jax.random.key(4), 0.1, bits, (512, 512))
     for axis in (0, 1):
@@ -63,7 +70,7 @@ def test_rate_of_every_row_and_column(bits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_masks_of_seeds_steps_and_layers_are_independent_at_every_shift(bits):
     grid = itertools.product(range(3), range(3), range(3))
     keys = [jax.random.fold_in(jax.random.fold_in(jax.random.key(a), b), c) for a, b, c in grid]
@@ -73,7 +80,7 @@ def test_masks_of_seeds_steps_and_layers_are_independent_at_every_shift(bits):
         assert np.abs(correlation_at_every_shift(first, second)).max() < bound
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_positions_within_a_mask_are_independent(bits):
     for seed in range(4):
         keep = standardised(mask(jax.random.key(seed), bits=bits))
@@ -90,7 +97,7 @@ def test_near_seeds_are_not_shifted_copies(bit):
         assert np.abs(correlation_at_every_shift(first, second)).max() < 6.5 / np.sqrt(first.size)
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_bytes_of_eight_neighbours_are_uniform(bits, axis):
     keep = mask(jax.random.key(5), 0.5, bits, (1024, 1024))
@@ -100,7 +107,7 @@ def test_bytes_of_eight_neighbours_are_uniform(bits, axis):
     assert abs(chi_square - 255) < 5 * np.sqrt(2 * 255)
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_expected_value_is_preserved_and_survivors_are_scaled(bits):
     x = jnp.full((1024, 1024), 3.0)
     y = np.asarray(dropout(x, 0.25, Noise(jax.random.key(6), jnp.arange(1024), bits)))
@@ -108,7 +115,7 @@ def test_expected_value_is_preserved_and_survivors_are_scaled(bits):
     assert abs(y.mean() - 3.0) < 5 * 4.0 * np.sqrt(0.25 * 0.75 / y.size)
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_jit_typed_and_raw_keys_give_one_mask(bits):
     key = jax.random.key(7)
     expected = mask(key, bits=bits)
@@ -119,14 +126,14 @@ def test_jit_typed_and_raw_keys_give_one_mask(bits):
     assert (expected != mask(jax.random.key(8), bits=bits)).any()
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_rows_are_treated_by_their_numbers_whatever_is_beside_them(bits):
     whole, some = mask(jax.random.key(11), bits=bits, shape=(12, 5, 64)), jnp.array([7, 2, 11])
     part = dropout(jnp.ones((3, 5, 64)), 0.1, Noise(jax.random.key(11), some, bits))
     np.testing.assert_array_equal(part != 0, whole[some])
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_gradient_passes_the_same_mask(bits):
     key, x = jax.random.key(9), jax.random.normal(jax.random.key(10), SHAPE)
     y, pullback = jax.vjp(lambda x: dropout(x, 0.1, Noise(key, ROWS, bits)), x)
@@ -134,7 +141,7 @@ def test_gradient_passes_the_same_mask(bits):
     np.testing.assert_allclose(gradient, np.where(np.asarray(y) != 0, 1 / 0.9, 0.0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_rate_zero_and_no_noise_return_x_and_dtype_is_kept(bits):
     x, noise = jnp.ones((2, 3), jnp.bfloat16), Noise(jax.random.key(0), jnp.arange(2), bits)
     assert dropout(x, 0.0, noise) is x
@@ -240,7 +247,7 @@ def test_every_place_of_dropout_has_its_rate_and_noise_of_its_own(monkeypatch, n
     assert Counter(rate for _, rate in found) == expected, found
 
 
-@pytest.mark.parametrize("bits", DROPOUT_BITS)
+@pytest.mark.parametrize("bits", CHOICES["model.dropout_bits"])
 def test_survivors_in_bfloat16_are_scaled_as_in_float32_in_the_mean(bits):
     x = jax.random.uniform(jax.random.key(12), SHAPE, minval=1.0, maxval=2.0).astype(jnp.bfloat16)
     y = np.asarray(dropout(x, 0.1, Noise(jax.random.key(13), ROWS, bits)), np.float64)

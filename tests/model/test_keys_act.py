@@ -22,14 +22,15 @@ from ml_collections import ConfigDict
 from tests import tiny
 from tests.tolerance import BFLOAT16, backward, relative_error
 from vaswani.configs.common import default
+from vaswani.configs.rules import CHOICES, WITH_HEADS
 from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
 from vaswani.errors import UserError
 from vaswani.ids import EOS
-from vaswani.model.config import POSITIONS, CommonConfig
-from vaswani.model.mixers import MIXERS, kernels
+from vaswani.model.config import CommonConfig
+from vaswani.model.mixers import kernels
 from vaswani.model.noise import Noise
-from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig
+from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.run.folder import model_config
 from vaswani.tasks import MODULES, task_of
 from vaswani.tasks.task import Objective
@@ -92,8 +93,8 @@ KNOBS = ("remat", "attention_impl", "scan_layers")
 
 KERNELS = [{"attention_impl": impl} for impl in ("chunked", "splash")]
 KERNELS.append({"attention_impl": "cudnn", "dtype": "bfloat16"})
-INSIDE = [*({"mixer": mixer} for mixer in MIXERS), *KERNELS, {"scores": "additive"}]
-POSITIONED = [{"positions": positions} for positions in POSITIONS]
+INSIDE = [*({"mixer": mixer} for mixer in CHOICES["model.mixer"]), *KERNELS, {"scores": "additive"}]
+POSITIONED = [{"positions": positions} for positions in CHOICES["model.positions"]]
 # Of each task; those that are refused as they are do not count. A language model has all pairs, because nothing attends
 # there beside the mixer: a mixer that ignores a key does not hide behind encoder-decoder attention.
 COMBINATIONS: dict[str, list[dict[str, Any]]] = {
@@ -101,7 +102,9 @@ COMBINATIONS: dict[str, list[dict[str, Any]]] = {
     "translation": [*POSITIONED, *INSIDE[1:], {"parametrisation": "mup", "tie_embeddings": False}],
     "prefix_lm": [{"prefix": "full"} | changes for changes in (*POSITIONED, *INSIDE[1:])],
     "recurrent_translation": [
-        {"positions": "none", "cell": cell, "recurrent": kind} for cell in CELLS for kind in RECURRENT
+        {"positions": "none", "cell": cell, "recurrent": kind}
+        for cell in CHOICES["model.cell"]
+        for kind in CHOICES["model.recurrent"][1:]
     ],
     "masked_lm": [*POSITIONED, *INSIDE[1:]],
     "classification": [POSITIONED[0], *INSIDE[1:]],
@@ -123,7 +126,7 @@ def without_a_use(task: str, config: CommonConfig) -> set[str]:
     if isinstance(config, RecurrentConfig):
         return {*SIZES, "neighbours", "kernel_width", "mup_width"} - {"N", "d_model"}
     adds_positions = config.positions in ("sinusoidal", "learned")
-    attends = task == "translation" or MIXERS[config.mixer].heads
+    attends = task == "translation" or config.mixer in WITH_HEADS
     uses = {
         ("h", "d_k", "d_v"): attends,
         ("neighbours",): config.mixer in ("restricted", "strided"),
@@ -221,7 +224,7 @@ def test_a_task_may_be_translation_to_the_model(name: str):
         for key in OTHER:
             other = with_another("translation", changes, key)
             said = refusal("translation", other)
-            assert refusal(name, other) == (said and said.replace("task translation", f"task {name}"))
+            assert refusal(name, other) == (said and said.replace("task=translation", f"task={name}"))
 
 
 class Noting:

@@ -13,6 +13,7 @@ from tests.model import test_scan as scan
 from tests.search import test_search as search
 from tests.slow import slow_but
 from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from vaswani.model import block
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
@@ -331,18 +332,21 @@ def test_the_convolution_is_gated_and_over_each_sentence_alone(w, causal):
         ({"mixer": "recurent"}, "model.mixer is 'recurent'; it must be one of attention, restricted"),
         (
             {"mixer": "recurrent", "positions": "alibi"},
-            "does not use relative positions such as 'alibi'; set model.positions",
+            "model.mixer=recurrent needs model.positions to be sinusoidal, learned or none; it is 'alibi'",
         ),
         (
             {"mixer": "recurrent", "d_model": 15, "positions": "none"},
-            "needs an even model.d_model, half for each direction; 15 is odd",
+            "model.mixer=recurrent needs model.d_model to be even; it is 15: each direction has half",
         ),
         ({"mixer": "convolution", "kernel_width": 0}, "model.kernel_width is 0; it must be at least 1"),
-        ({"mixer": "linear", "positions": "rope"}, "does not use relative positions such as 'rope'; set model"),
+        (
+            {"mixer": "linear", "positions": "rope"},
+            "model.mixer=linear needs model.positions to be sinusoidal, learned or none; it is 'rope'",
+        ),
         ({"mixer": "restricted", "neighbours": 0}, "model.neighbours is 0; it must be at least 1"),
         (
             {"mixer": "restricted", "attention_impl": "splash"},
-            "has no kernel and no chunks; set model.attention_impl=einsum",
+            "model.attention_impl=splash needs model.mixer to be attention; it is 'restricted'",
         ),
     ],
 )
@@ -393,3 +397,10 @@ def test_encoder_decoder_attention_divides_or_not_whatever_the_mixer_is():
         cross[name] = apply_jitted(changed, params, tokens(ids), tokens(ids), method="attention_maps")["cross"]
     assert np.abs(cross["usual"] - cross["unscaled"]).max() > 1e-3
     assert np.all(cross["one"].sum(-1) < 1 - 1e-3)
+
+
+def test_a_mixer_without_a_class_is_none_of_the_others():
+    config = dataclasses.replace(TINY)
+    object.__setattr__(config, "mixer", "new")
+    with pytest.raises(ValueError, match=r"^model\.mixer='new' has no class here$"):
+        block.self_mixer(config, causal=True)

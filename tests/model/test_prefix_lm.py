@@ -122,11 +122,11 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "translation"}, "model.prefix is 'full'; it must be full or causal for task prefix_lm, and none for"),
-        ({"model.prefix": "none"}, "model.prefix is 'none'; it must be full or causal for task prefix_lm, and none"),
+        ({"task": "translation"}, "model.prefix=full needs task to be prefix_lm; it is 'translation'"),
+        ({"model.prefix": "none"}, "task=prefix_lm needs model.prefix to be full or causal; it is 'none'"),
         ({"model.prefix": "half"}, "model.prefix is 'half'; it must be one of none, full, causal"),
-        ({"model.positions": "learned"}, "model.prefix='full' needs model.mixer=attention"),
-        ({"model.mixer": "recurrent"}, "model.prefix='full' needs model.mixer=attention"),
+        ({"model.positions": "learned"}, "model.prefix=full needs model.positions to be sinusoidal, none, "),
+        ({"model.mixer": "recurrent"}, "model.prefix=full needs model.mixer to be attention; it is 'recurrent'"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from pathlib import Path
 
 import jax
@@ -27,7 +28,7 @@ from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import Decoding
 from vaswani.model import recurrent_translator
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator, init_params
+from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig, RecurrentTranslator, init_params
 from vaswani.run.folder import model_config
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
@@ -38,10 +39,10 @@ from vaswani.train.check import check
 
 KINDS = {
     f"{kind} {cell}": RecurrentConfig(12, N=2, d_model=8, P_drop=0.0, recurrent=kind, cell=cell)
-    for kind in WIDTHS
+    for kind in RECURRENT
     for cell in CELLS
 }
-FAST = ("fixed lstm", "additive gru", "dot lstm")
+FAST = [f"{kind} {cell}" for kind, cell in zip(RECURRENT, itertools.cycle(CELLS), strict=False)]  # a new kind, too
 kinds = pytest.mark.parametrize("kind", slow_but(FAST, KINDS))
 SOURCE = np.array([[5, 7, 4, 2, 0, 0], [9, 8, 6, 10, 11, 2]], np.int32)
 TARGET = np.array([[BOS, 4, 6, 8, 3], [BOS, 3, 11, 0, 0]], np.int32)
@@ -155,7 +156,7 @@ def test_the_logits_are_those_of_the_equations(kind: str) -> None:
         assert relative_error(found[row, : len(target)], plain.logits(source, target)) < 1e-5
 
 
-@pytest.mark.parametrize("kind", slow_but(["additive gru"], KINDS))
+@kinds
 def test_the_gradient_is_that_of_the_equations_in_every_array(kind: str) -> None:
     model, params = tiny(kind)
     rng = np.random.default_rng(1)
@@ -248,7 +249,6 @@ def test_attention_is_a_distribution_over_the_tokens_of_the_source_and_fixed_has
     assert np.all(weights_nbhts[0, 0, 0, :, 4:] == 0) and np.all(weights_nbhts[0, 0, 0, :, :4] > 0)
 
 
-@pytest.mark.slow
 def test_dropout_differs_between_keys_rows_and_steps() -> None:
     model = RecurrentTranslator(dataclasses.replace(KINDS["fixed lstm"], P_drop=0.3))
     _, params = tiny("fixed lstm")
@@ -304,18 +304,21 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "translation"}, "model.recurrent is 'dot'; it must be fixed, additive or dot for task recurrent_tr"),
-        ({"model.recurrent": "none"}, "model.recurrent is 'none'; it must be fixed, additive or dot for task"),
-        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of fixed, additive, dot"),
+        ({"task": "translation"}, "model.recurrent=dot needs task to be recurrent_translation; it is 'translation'"),
+        (
+            {"model.recurrent": "none"},
+            "task=recurrent_translation needs model.recurrent to be fixed, additive or dot; it is",
+        ),
+        ({"model.recurrent": "maxout"}, "model.recurrent is 'maxout'; it must be one of none, fixed, additive, dot"),
         ({"model.cell": "rnn"}, "model.cell is 'rnn'; it must be one of lstm, gru"),
-        ({"model.positions": "rope"}, "model.recurrent='dot' has no positions; set model.positions=none, not 'rope'"),
-        ({"model.mixer": "recurrent"}, "model.recurrent='dot' does not use model.mixer, which is 'recurrent'; leave"),
-        ({"model.scan_layers": True}, "model.recurrent='dot' does not use model.scan_layers, which is True; leave it"),
+        ({"model.positions": "rope"}, "model.recurrent=dot needs model.positions to be none; it is 'rope'"),
+        ({"model.mixer": "recurrent"}, "model.recurrent=dot needs model.mixer to be 'attention'; it is 'recurrent'"),
+        ({"model.scan_layers": True}, "model.recurrent=dot needs model.scan_layers to be False; it is True: "),
         (
             {"model.norm_epsilon": 1e-3},
-            "model.recurrent='dot' does not use model.norm_epsilon, which is 0.001; leave it",
+            "model.recurrent=dot needs model.norm_epsilon to be 1e-06; it is 0.001: recurrent networks would ignore it",
         ),
-        ({"model.d_model": 33}, "model.recurrent='dot' needs an even model.d_model, half for each direction; 33 is"),
+        ({"model.d_model": 33}, "model.recurrent=dot needs model.d_model to be even; it is 33"),
     ],
     ids=str,
 )

@@ -19,7 +19,7 @@ from tests.tolerance import relative_error
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
 from vaswani.model.mixers.attention import MultiHeadAttention
-from vaswani.model.positions import NoPositions, sinusoids
+from vaswani.model.positions import NoPositions, encoding_of, sinusoids
 from vaswani.model.transformer import Transformer
 
 TOLERANCE = 1e-5
@@ -119,7 +119,7 @@ def test_multi_head_attention(kind):
     if kind == "causal":
         mask &= np.tril(np.ones((5, 5), bool))
     weights = perturbed(CONFIG)["decoder"]["layer_1"]["cross_attention"]
-    module = MultiHeadAttention(CONFIG, NoPositions() if kind == "cross" else CONFIG.encoding)
+    module = MultiHeadAttention(CONFIG, NoPositions() if kind == "cross" else encoding_of(CONFIG))
     positions = [np.tile(np.arange(y.shape[1], dtype=np.int32), (2, 1)) for y in (x, memory)]
     variables = {"params": weights}
     keys_values = module.apply(variables, jnp.asarray(memory), jnp.asarray(positions[1]), method="keys_values")

@@ -16,7 +16,7 @@ from tests.model import test_invariants as invariants
 from tests.model import test_mixers as mixers
 from tests.model import test_scan as scan
 from tests.search import test_search as search
-from tests.tiny import TINY, apply_jitted, padded_ids, perturbed, tokens
+from tests.tiny import TINY, apply, apply_jitted, padded_ids, perturbed, tokens
 from vaswani.model.attention import attention, softmax_one
 from vaswani.model.block import Residual
 from vaswani.model.config import ModelConfig
@@ -43,6 +43,16 @@ variants = pytest.mark.parametrize(
         pytest.param(OWN_VOCABULARIES, id="own-vocabularies", marks=pytest.mark.slow),
     ],
 )
+
+
+def test_the_softmax_is_tied_to_the_targets_own_table() -> None:
+    """Of equal sizes, so that no shape tells the two tables apart."""
+    config = dataclasses.replace(TINY, source_vocab_size=TINY.vocab_size)
+    params = perturbed(config)
+    ids = np.ones((1, 3), np.int32)
+    _, softmax_vd = apply(config, params, ids, ids, method="logit_factors")
+    np.testing.assert_array_equal(softmax_vd, params["target_embed"])
+    assert not np.array_equal(params["target_embed"], params["source_embed"])
 
 
 @variants
@@ -92,19 +102,46 @@ def test_parameters_are_sharded(changes, biases):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"positions": "shaw", "mixer": "restricted"}, "model.positions=shaw needs model.mixer=attention"),
-        ({"positions": "shaw", "attention_impl": "splash"}, "model.positions=shaw needs einsum"),
-        ({"softmax_one": True, "attention_impl": "splash"}, "softmax_one=True, which needs einsum"),
-        ({"norm": "deep", "mixer": "convolution"}, "take post or pre"),
-        ({"norm": "deep", "residual": False}, "model.norm=deep weights the residual connections"),
-        ({"norm": "none", "norm_kind": "rms"}, "model.norm=none does not use model.norm_kind, which is 'rms'"),
-        ({"norm": "none", "norm_epsilon": 1e-3}, "model.norm=none does not use model.norm_epsilon"),
+        (
+            {"positions": "shaw", "mixer": "restricted"},
+            "model.mixer=restricted needs model.positions to be .* or t5; it is 'shaw': it has no relative",
+        ),
+        (
+            {"positions": "shaw", "attention_impl": "splash"},
+            "model.attention_impl=splash needs model.positions to be .*; it is 'shaw': .* einsum does",
+        ),
+        (
+            {"softmax_one": True, "attention_impl": "splash"},
+            "model.attention_impl=splash needs model.softmax_one to be False; it is True",
+        ),
+        (
+            {"norm": "deep", "mixer": "convolution"},
+            "model.norm=deep needs model.mixer to be attention, .* or linear; it is 'convolution'",
+        ),
+        ({"norm": "deep", "residual": False}, "model.norm=deep needs model.residual to be True; it is False"),
+        (
+            {"norm": "none", "norm_kind": "rms"},
+            "model.norm=none needs model.norm_kind to be 'layer'; it is 'rms': there is no norm",
+        ),
+        ({"norm": "none", "norm_epsilon": 1e-3}, "model.norm=none needs model.norm_epsilon to be 1e-06; it is 0.001"),
         ({"positions": "shaw", "max_distance": 0}, "model.max_distance is 0; it must be at least 1"),
         ({"activation": "gated"}, "geglu, geglu_tanh, swiglu"),
-        ({"scores": "additive", "mixer": "linear"}, "needs model.mixer=attention; it is 'linear'"),
-        ({"scores": "additive", "positions": "rope"}, "model.positions=rope acts on dot products"),
-        ({"scores": "additive", "scale_attention": False}, "leave model.scale_attention=True"),
-        ({"scores": "additive", "attention_impl": "splash"}, "model.scores=additive needs einsum"),
+        (
+            {"scores": "additive", "mixer": "linear"},
+            "model.scores=additive needs model.mixer to be attention; it is 'linear'",
+        ),
+        (
+            {"scores": "additive", "positions": "rope"},
+            "model.scores=additive needs model.positions to be .*; it is 'rope': they have no dot products",
+        ),
+        (
+            {"scores": "additive", "scale_attention": False},
+            "model.scores=additive needs model.scale_attention to be True; it is False",
+        ),
+        (
+            {"scores": "additive", "attention_impl": "splash"},
+            "model.attention_impl=splash needs model.scores to be dot; it is 'additive'",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):

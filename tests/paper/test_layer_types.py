@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vaswani.model.mixers import MIXERS
+from vaswani.configs.rules import CHOICES
 from vaswani.paper.tables.layer_costs import operations
 from vaswani.paper.tables.layer_types import Sizes, layer, projections
 
@@ -13,7 +13,7 @@ SIZES = Sizes(n=12, d=6, k=3, r=5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("mixer", CHOICES["model.mixer"])
 def test_projections_are_four_products_of_attention_only(mixer: str) -> None:
     function, params = layer(mixer, SIZES)
     x_td = jax.random.normal(jax.random.key(1), (SIZES.n, SIZES.d))

@@ -55,6 +55,7 @@ def test_on_an_accelerator_the_recipe_is_the_same(get_config: Callable[[str], Co
     plain = get_config("en-de").to_dict()
     assert changed(plain, get_config("en-de:gpu").to_dict()).keys() == computed | filled
     assert changed(plain, get_config("en-de:tpu").to_dict()).keys() == computed | filled
+    assert get_config("en-de:gpu").checkpoint.every_minutes == 10, "as configs/accelerator.py says"
     with pytest.raises(
         ValueError, match=r"^there is no row 'gpu'; the rows are en-de, en-fr, each also as ROW:small or"
     ):

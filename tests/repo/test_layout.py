@@ -16,11 +16,11 @@ from vaswani.configs import common
 from vaswani.run.sharding import AXES
 
 ROOT = Path(__file__).parent.parent.parent
-# From the bottom up: a room may import itself and the floors below. `configs/common.py`, which every command reads, is
-# at the bottom; the other config files import the sweep expressions, and only `paper/`, which compares runs with them,
-# imports config files.
+# From the bottom up: a room may import itself and the floors below. `configs/common.py` and `configs/rules.py`, which
+# every command reads, are at the bottom; the other config files import the sweep expressions, and only `paper/`, which
+# compares runs with them, imports config files.
 FLOORS = (
-    ("vaswani", "configs.common"),
+    ("vaswani", "configs.common", "configs.rules"),
     ("model", "data"),
     ("search",),
     ("run",),
@@ -35,7 +35,7 @@ ROOMS = tuple(room for floor in FLOORS for room in floor if "." not in room)
 LINKED = tuple(room for room in ROOMS if room not in ("vaswani", "lab"))  # imported as vaswani.ROOM
 FRONT_DOOR = ROOT / "vaswani" / "__init__.py"  # `from vaswani import load_run`
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
-NO_CONFIGS = ("__init__", "accelerator", "common", "small")
+NO_CONFIGS = ("__init__", "accelerator", "common", "rules", "small")
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem not in NO_CONFIGS)
 CONFIGS += sorted(ROOT.glob("lab/studies/*/design.py"))
 NEVER_IMPORT = {

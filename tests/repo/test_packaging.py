@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import vaswani
 from tests.repo.test_layout import LINKED as ROOMS
 from vaswani.__main__ import ROOT as CODE
 from vaswani.__main__ import own_configs
@@ -46,6 +47,12 @@ def test_it_works_beside_files_of_the_same_names(tmp_path: Path) -> None:
         code = f"import sys; {code}; assert data.own and configs.mine.own and load_run"
         done = run(sys.executable, "-c", code, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_version_is_told_by_the_package_its_command_and_the_citation() -> None:
+    done = run(sys.executable, "-m", "vaswani", "--version", cwd=ROOT)
+    assert done.stdout == f"vaswani {vaswani.__version__}\n"
+    assert f"\nversion: {vaswani.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def test_every_page_and_notebook_is_built(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_api_has_load_run_and_every_public_function_of_model_and_search(site: Path) -> None:
-    html = (site / "api" / "index.html").read_text(encoding="utf-8")
+    html = "".join(page.read_text(encoding="utf-8") for page in site.glob("api/*/index.html"))
     shown = set(re.findall(r'id="vaswani\.((?:infer|model|search)\.[\w.]+)"', html))
     paths = [*ROOT.glob("model/**/*.py"), *ROOT.glob("search/**/*.py")]
     wanted = {name for path in paths for name in public(path)}
@@ -101,3 +101,22 @@ def test_the_formulas_of_a_notebook_are_drawn(site: Path) -> None:
     html = (site / "notebooks" / "1_attention_from_scratch" / "index.html").read_text(encoding="utf-8")
     assert 'aria-label="-10^9"' in html and "$-10^9$" not in html
     assert "MathJax" not in html
+
+
+@pytest.mark.slow
+def test_the_menu_is_in_reading_order_and_a_page_leads_to_the_next(site: Path) -> None:
+    html = (site / "docs" / "commands" / "index.html").read_text(encoding="utf-8")
+    menu = [" ".join(title.split()) for title in re.findall(r'class="md-ellipsis">([^<]+)<', html)]
+    wanted = [
+        "Start",
+        "Quick checks",
+        "Notebooks",
+        "The paper's symbols",
+        "Train and translate",
+        "Why are dot products divided by sqrt(d_k)?",
+    ]
+    wanted += ["Do our curves lie on those that strangers published?", "API", "Changes"]
+    places = [menu.index(title) for title in wanted]
+    assert places == sorted(places)
+    assert re.search('href="../configs/" class="md-footer__link md-footer__link--next"', html)
+    assert len(set(re.findall('data-md-color-media="([^"]+)"', html))) == 3, "light, dark, and as the system is set"

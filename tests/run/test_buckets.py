@@ -129,6 +129,22 @@ def test_of_two_that_take_a_folder_over_at_once_one_sees_the_other(place: Path) 
     assert not (place / "new").write_over(0, b"other")
 
 
+def test_a_write_that_is_sent_again_after_the_server_has_stored_it_is_ours(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer was lost: the server refuses the second request, for the first has made another generation."""
+    request = GCSFileSystem.call
+
+    def twice(files: GCSFileSystem, method: str, *arguments: Any, **options: Any) -> Any:
+        if method == "POST":
+            request(files, method, *arguments, **options)
+        return request(files, method, *arguments, **options)
+
+    monkeypatch.setattr(GCSFileSystem, "call", twice)
+    assert (place / "lock").write_over(0, b"one")
+    assert not (place / "lock").write_over(0, b"other")
+
+
 def test_what_is_not_for_a_bucket_is_one_line(place: Path, undisturbed: Path) -> None:
     cfg = config(undisturbed)
     cfg.data.cache = str(place)

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.extras import needed
 from vaswani.errors import UserError
 from vaswani.files import folders, output_folder
 from vaswani.infer import load_run
@@ -77,8 +76,6 @@ def test_what_it_computes_with_is_float32(run: Run) -> None:
 )
 def test_what_would_write_into_it_is_refused_in_one_line(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
-    if command[0] == "infer.convert":
-        needed("safetensors")
     assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stderr
     with pytest.raises(UserError, match="only read; name a folder"):
         output_folder("workdir", QUICKSTART)

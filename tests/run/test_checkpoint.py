@@ -22,7 +22,7 @@ from vaswani.errors import UserError
 from vaswani.run import checkpoint, distributed, saved
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.choice import quality
-from vaswani.run.saved import fault
+from vaswani.run.saved import DamagedError, fault
 
 
 class State(struct.PyTreeNode):
@@ -247,6 +247,15 @@ def test_a_process_killed_before_the_sums_were_written_has_lost_nothing(tmp_path
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep())
     assert checkpoints.latest() == 2
     assert sums.read_bytes() == before, "the next launch writes them"
+    checkpoints.close()
+
+
+def test_damage_after_a_save_of_this_process_is_noticed(tmp_path: Path) -> None:
+    """Only what was verified when the folder was opened need not be read again."""
+    checkpoints = filled(tmp_path / "checkpoints", {1: None})
+    (tmp_path / "checkpoints" / "1" / "data" / "metadata").write_text('{"epoch": 9, "batch": 9}')
+    with pytest.raises(DamagedError, match=r"this checkpoint is damaged \(data/metadata"):
+        checkpoints.restore(jax.eval_shape(lambda: state(0)))
     checkpoints.close()
 
 

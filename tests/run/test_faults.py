@@ -27,7 +27,7 @@ from vaswani.errors import UserError
 from vaswani.run import saved, signals
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import load_params
-from vaswani.run.lock import lock
+from vaswani.run.lock import is_held, lock
 from vaswani.run.saved import fault
 from vaswani.train import loop
 from vaswani.train.metrics import Reporter
@@ -222,6 +222,14 @@ def test_a_look_at_the_lock_does_not_keep_a_training_from_it(tmp_path: Path, mon
     with lock(tmp_path):
         pass
     end.join()
+
+
+def test_two_that_look_at_a_lock_at_once_do_not_take_each_other_for_a_training(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        assert is_held(tmp_path)
+    with (tmp_path / "lock").open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not is_held(tmp_path)
 
 
 def test_a_lock_is_free_again_after_its_process(tmp_path: Path) -> None:

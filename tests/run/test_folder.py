@@ -93,7 +93,7 @@ def test_steps_may_change_where_the_schedule_does_not_depend_on_them(tmp_path: P
         with open_folder(cfg, tmp_path):
             assert json.loads((tmp_path / "config.json").read_text())["steps"] == 50
         return
-    message = rf"^--workdir={tmp_path}: .* another config \(steps is 100000 there and 50 here\)"
+    message = rf"^--workdir={tmp_path}: .* another config \(steps is 100000 there and 50 here\); .* --init={tmp_path}; "
     with pytest.raises(UserError, match=message), open_folder(cfg, tmp_path):
         pass
 

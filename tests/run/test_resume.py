@@ -14,8 +14,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from tests import tiny
-from tests.run.test_changes import move_files
 from tests.run.test_checkpoint import state
+from tests.run.test_unchanged import move_files
 from tests.train.test_train_cli import start, wait_for
 from vaswani.run import saved, signals
 from vaswani.run.checkpoint import Checkpoints, load_params

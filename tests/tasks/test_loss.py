@@ -159,6 +159,15 @@ def test_in_bfloat16_the_gradient_of_the_logits_is_bfloat16_and_the_sums_float32
         assert np.linalg.norm(mine - its) < 1e-2 * np.linalg.norm(its)
 
 
+def test_in_bfloat16_the_sum_of_the_softmax_matrix_is_float32() -> None:
+    """All logits are equal, so the loss is log v; the sum, 1,339.9 in each column, would be 1,336 in bfloat16."""
+    v = 1_003
+    x_btd = jnp.ones((1, 2, 64), jnp.bfloat16)
+    softmax_vd = jnp.full((v, 64), 4 / 3)
+    loss = softmax_cross_entropy(x_btd, softmax_vd, jnp.ones((1, 2), jnp.int32), jnp.ones((1, 2)), 0.1, 0)
+    np.testing.assert_allclose(loss.loss_sum / loss.tokens, np.log(v), rtol=1e-5)
+
+
 def test_a_position_of_weight_0_has_no_gradient_even_when_its_logits_are_not_finite() -> None:
     x_btd, softmax_vd, target_bt, weights_bt = factors()
     huge_btd = jnp.where(weights_bt[:, :, None] == 0, 1e38, x_btd)

@@ -28,8 +28,8 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.model.config import ModelConfig
 from vaswani.model.vision import ImageConfig, Vision, init_params, patches
 from vaswani.run.folder import as_json, record_launch
-from vaswani.run.moved import has_same_content
 from vaswani.run.sharding import make_mesh
+from vaswani.run.unchanged import has_same_content
 from vaswani.tasks import task_of
 from vaswani.tasks.vision import image_config, objective
 from vaswani.tasks.vision import open_images as images_of

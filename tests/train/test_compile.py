@@ -33,7 +33,7 @@ from vaswani.train import compile as compile_command
 from vaswani.train.aot import gpus, local, programs
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.aot.hardware import CHIPS, GIB
-from vaswani.train.aot.report import as_text, estimate, refusal
+from vaswani.train.aot.report import _estimate_lines, as_text, estimate, refusal
 from vaswani.train.aot.report import report as make_report
 from vaswani.train.compile import prepare
 
@@ -126,7 +126,7 @@ def test_a_tpu7x_has_two_devices_a_chip() -> None:
 def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
     text = as_text(small)
     assert "4 TPU v5e chips, 16 GiB each" in text
-    assert "all-reduce" in text and "hours for 100,000 updates" in text
+    assert "all-reduce" in text and re.search("to .* (minutes|hours) for 100,000 updates", text)
     assert "an estimate, not a measurement" in text
 
 
@@ -156,7 +156,9 @@ def test_three_updates_are_timed_on_this_machine() -> None:
     lines = as_text(found).splitlines()
     assert lines[0].startswith("1 x cpu, ") and re.search(r", processors: \d+$", lines[0])
     assert lines[-3].startswith("timed updates, 16 positions per row: ")
-    assert lines[-2] == f"estimated {timed['minutes']:.1f} minutes for 600 updates"
+    spent = timed["minutes"]
+    duration = f"{spent:.2f} minutes" if spent >= 1 else f"{60 * spent:.2f} seconds"
+    assert lines[-2] == f"estimated {duration} for 600 updates"
     assert lines[-1].startswith("  an estimate: random tokens")
 
 
@@ -519,6 +521,14 @@ def test_an_estimate_is_a_roofline() -> None:
     assert found["step_seconds_most"] == pytest.approx(flops / 197e12 + 4e-3)
     assert found["hours_least"] == pytest.approx(found["step_seconds_least"])
     assert found["positions_per_second_most"] == pytest.approx(25_000 / found["step_seconds_least"])
+
+
+def test_an_update_that_computes_nearly_nothing_still_has_to_be_started() -> None:
+    program = {"flops_analytic": 1e6, "traffic": 1e6, "collectives": []}
+    found = estimate(CHIPS["v5e"], program, 4096, 370)
+    assert found["step_seconds_least"] == found["step_seconds_most"] == 1e-4
+    rate, duration = _estimate_lines(found, 64, 370)[1].split("; ")
+    assert (rate, duration) == ("  40,960,000 to 40,960,000 target positions/s", "0.04 to 0.04 seconds for 370 updates")
 
 
 @needs_compiler

@@ -15,7 +15,7 @@ from tests.slow import slow_but
 from vaswani.data.batching import Batch
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import RecurrentConfig
+from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
@@ -96,16 +96,16 @@ def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(ch
     assert sum(forward_flops(config, 3, 5, 7)) == products(needed)
 
 
-RECURRENT = {
+KINDS = {
     f"{kind} {cell}": RecurrentConfig(TINY.vocab_size, N=2, d_model=TINY.d_model, P_drop=0.0, recurrent=kind, cell=cell)
-    for kind in ("fixed", "additive", "dot")
-    for cell in ("lstm", "gru")
+    for kind in RECURRENT
+    for cell in CELLS
 }
 
 
-@pytest.mark.parametrize("kind", slow_but(["additive gru"], RECURRENT))
+@pytest.mark.parametrize("kind", slow_but([f"{kind} gru" for kind in RECURRENT], KINDS))
 def test_the_count_of_recurrent_translators_is_that_of_the_products_in_the_train_step(kind: str) -> None:
-    config = RECURRENT[kind]
+    config = KINDS[kind]
     assert update_flops(config, 3, 5, 7) == products(lowered(config, 3, 5, 7).jaxpr.jaxpr)
 
 

@@ -16,6 +16,7 @@ from flax.traverse_util import flatten_dict
 from tests import tiny
 from tests.tiny import TINY
 from vaswani.configs.common import default
+from vaswani.configs.rules import ENCODER_DECODER
 from vaswani.data.batching import Batch
 from vaswani.errors import UserError
 from vaswani.ids import BOS
@@ -264,34 +265,34 @@ def test_a_parameter_that_no_rule_names_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tie_embeddings": True}, "needs model.tie_embeddings=False; it is True"),
-        ({"scale_embeddings": False}, "needs model.scale_embeddings=True; it is False"),
-        ({"scale_logits": True}, "needs model.scale_logits=False; it is True"),
-        ({"scale_attention": False}, "needs model.scale_attention=True; it is False"),
-        ({"qk_norm": True}, "needs model.qk_norm=False; it is True"),
-        ({"scores": "additive"}, "needs model.scores='dot'; it is 'additive'"),
-        ({"mixer": "linear"}, "needs model.mixer='attention'; it is 'linear'"),
+        ({"tie_embeddings": True}, "needs model.tie_embeddings to be False; it is True"),
+        ({"scale_embeddings": False}, "needs model.scale_embeddings to be True; it is False"),
+        ({"scale_logits": True}, "needs model.scale_logits to be False; it is True"),
+        ({"scale_attention": False}, "needs model.scale_attention to be True; it is False"),
+        ({"qk_norm": True}, "needs model.qk_norm to be False; it is True"),
+        ({"scores": "additive"}, "needs model.scores to be dot; it is 'additive'"),
+        ({"mixer": "linear"}, "needs model.mixer to be attention; it is 'linear'"),
         (
             {"positions": "learned"},
-            "needs model.positions='sinusoidal' or 'rope' or 'alibi' or 'none'; it is 'learned'",
+            "needs model.positions to be sinusoidal, none, rope or alibi; it is 'learned'",
         ),
         ({"positions": "shaw"}, "it is 'shaw'"),
         ({"positions": "t5"}, "it is 't5'"),
-        ({"prefix": "full"}, "needs model.prefix='none'; it is 'full'"),
+        ({"prefix": "full"}, "needs model.prefix to be none; it is 'full'"),
     ],
 )
 def test_a_model_that_mup_is_not_derived_for_is_refused(changes: dict[str, Any], message: str) -> None:
     allowed = dataclasses.replace(TINY, tie_embeddings=False)
     dataclasses.replace(allowed, parametrisation="mup")
     dataclasses.replace(allowed, **changes)
-    with pytest.raises(ValueError, match=rf"^model\.parametrisation=mup [^\n]*{re.escape(message)}$"):
+    with pytest.raises(ValueError, match=rf"^model\.parametrisation=mup [^\n]*{re.escape(message)}: its rates are"):
         dataclasses.replace(allowed, parametrisation="mup", **changes)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "right"),
     [
-        *(("task", task, "translation or denoising") for task in MODULES if task not in ("translation", "denoising")),
+        *(("task", task, "translation or denoising") for task in MODULES if task not in ENCODER_DECODER),
         *(("optim.name", name, "adam") for name in ("adamw", "muon", "ademamix", "adafactor")),
         ("optim.clip_norm", 1.0, "0.0"),
     ],
@@ -300,12 +301,16 @@ def test_a_training_that_mup_is_not_derived_for_is_refused(key: str, value: Any,
     cfg = default()
     cfg.model.prefix = "full" if value == "prefix_lm" else "none"
     cfg.model.recurrent = "dot" if value == "recurrent_translation" else "none"
+    if value == "recurrent_translation":
+        cfg.model.positions = "none"
     cfg.data.classes = "yes,no" if value == "classification" else ""
     cfg.update_from_flattened_dict({key: value})
     check(cfg, default())
     cfg.model.parametrisation = "mup"
-    message = f"config: {key} is {value!r}; it must be {right} with model.parametrisation=mup"
-    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+    message = f"config: model.parametrisation=mup needs {key} to be {right}; it is {value!r}: "
+    if value == "recurrent_translation":  # which would ignore it
+        message = "config: model.recurrent=dot needs model.parametrisation to be 'standard'; it is 'mup': "
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
         check(cfg, default())
 
 

@@ -130,3 +130,8 @@ def test_after_one_update_the_moving_average_is_the_parameters_whatever_its_deca
     updates, state = tx.update(params, tx.init(params), params)
     new_params = optax.apply_updates(params, updates)
     jax.tree.map(lambda mean, new: np.testing.assert_allclose(mean, new, rtol=1e-6), state[-1].ema, new_params)
+
+
+def test_an_unknown_optimiser_is_none_of_the_others() -> None:
+    with pytest.raises(ValueError, match=r"^optim\.name='lion' has no optimiser here$"):
+        optimizer(config(name="lion"), d_model=16, steps=1)

@@ -13,7 +13,7 @@ import pytest
 from tests import tiny
 from tests.tolerance import log_prob
 from vaswani.errors import UserError
-from vaswani.run.outbox import Outbox
+from vaswani.run.uploads import Uploads
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.translation import objective
 from vaswani.train import loop, program
@@ -225,9 +225,9 @@ def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path:
 
 def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(UserError, match=r"^--profile=2:3: this run has made 5 updates already; trace later ones"):
-        Profile(Outbox(tmp_path), (2, 3), 6)
+        Profile(Uploads(tmp_path), (2, 3), 6)
     (tmp_path / "profile").mkdir()
-    trace = Profile(Outbox(tmp_path), (2, 3), 6)
+    trace = Profile(Uploads(tmp_path), (2, 3), 6)
     trace.before(6, None)
     assert trace.after(6, None) == []
     assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 updates already, and ")
@@ -243,7 +243,7 @@ def test_a_slower_form_of_a_known_accelerator_has_no_known_peak(kind: str) -> No
 def test_of_several_processes_one_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All would write into one folder, whose newest trace may be another's, and half written."""
     monkeypatch.setattr("vaswani.train.profile.is_main", lambda: False)
-    trace = Profile(Outbox(tmp_path), (2, 2), 1)
+    trace = Profile(Uploads(tmp_path), (2, 2), 1)
     trace.before(2, None)
     assert trace.after(2, None) == []
     assert not (tmp_path / "profile").exists()

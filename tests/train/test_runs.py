@@ -16,8 +16,9 @@ from vaswani.errors import UserError
 from vaswani.infer.html import inline_scripts, script_policy
 from vaswani.train.overview.found import find_runs
 from vaswani.train.overview.picture import draw
+from vaswani.train.overview.scores import scores_of
 from vaswani.train.overview.table import difference_of, table_of
-from vaswani.train.runs import show
+from vaswani.train.runs import check, show
 from vaswani.train.table import as_text
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,16 +66,16 @@ def test_a_row_has_state_step_scores_minutes_device_and_the_keys_that_differ(tmp
         "BLEU",
         "accuracy",
         "minutes",
-        "device",
-        "patience",
         "h",
         "seed",
+        "device",
+        "patience",
     )
     assert table.title == "2 done, 1 stopped"
     assert rows(tmp_path) == {
-        "long": ("done", "10/10", "2.1000", "25.00", "", "2.0", "2 x TPU v4", "0", "4", "1"),
-        "patient": ("done", "6/10", "9.0000", "12.50", "", "1.0", "2 x TPU v4", "1", "8", "0"),
-        "short": ("stopped", "5/10", "2.2000", "12.50", "", "1.0", "2 x TPU v4", "0", "8", "0"),
+        "long": ("done", "10/10", "2.1000", "25.00", "", "2.0", "4", "1", "2 x TPU v4", "0"),
+        "patient": ("done", "6/10", "9.0000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "1"),
+        "short": ("stopped", "5/10", "2.2000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "0"),
     }
 
 
@@ -125,11 +126,18 @@ def test_a_damaged_run_is_a_row_with_the_reason_and_no_other_is_lost(
 def test_the_difference_of_two_runs_has_results_and_keys(tmp_path: Path) -> None:
     one = write_run(tmp_path / "one")
     other = write_run(tmp_path / "other", steps=5, optim__lr=0.25)
+    for run, beam in ((one, 4), (other, 4), (other, 1)):
+        evaluate(run, 30.0 if run == one else 31.0, beam=beam)
     table = difference_of(*find_runs([str(one), str(other)]))
-    assert [row[0] for row in table.rows] == ["state", "step", "nll", "BLEU", "minutes", "optim.lr"]
+    names = ["state", "step", "nll", "BLEU", "minutes", "test BLEU, beam 4", "test BLEU, beam 1", "optim.lr"]
+    assert sorted(row[0] for row in table.rows) == sorted(names)
+    assert ("test BLEU, beam 4", "30.00", "31.00") in table.rows
+    assert ("test BLEU, beam 1", "", "31.00") in table.rows
     assert table.rows[-1] == ("optim.lr", "1", "0.25")
     assert as_text(difference_of(*find_runs([str(one)]), *find_runs([str(one)]))).startswith("nothing differs")
     close = write_run(tmp_path / "close", steps=5, optim__lr=0.25000001)
+    for beam in (4, 1):
+        evaluate(close, 31.0, beam=beam)
     table = difference_of(*find_runs([str(other)]), *find_runs([str(close)]))
     assert table.rows == [("optim.lr", "0.25", "0.25000001")]
 
@@ -152,7 +160,7 @@ def test_the_seeds_of_a_config_are_one_curve_with_a_band(tmp_path: Path) -> None
     assert "<td>damaged</td>" in page and '<td class="number">25.00</td>' in page
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
     assert data["names"] == ["h=8", "h=4 (3 runs)"]
-    assert [panel["title"] for panel in data["panels"]] == ["training", "validation"]
+    assert [panel["title"] for panel in data["panels"]] == ["training nll", "validation nll", "validation BLEU"]
     one, three = data["panels"][1]["curves"]
     assert one == {"steps": [5, 10], "mean": [2.2, 2.1], "low": [], "high": []}
     assert (three["low"], three["high"]) == ([2.2, 2.1], [4.2, 4.1])
@@ -208,39 +216,126 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None
     assert first.startswith(f"error: {message}")
 
 
-FITTED = """\
-1 done, 1 stopped
+def options(**given: Any) -> SimpleNamespace:
+    off = {"scores": False, "diff": False, "markdown": False, "latex": False, "csv": False}
+    return SimpleNamespace(**(off | {"columns": None, "sort": None, "plot": None} | given))
 
-run  state    step       nll   BLEU  minutes  device      h
----  -------  -----  -------  -----  -------  ----------  -
-a    done     10/10   2.1000  25.00      2.0  2 x TPU v4  4
-    train=text:corpora/europarl/train.{en,de},
-    valid=text:corpora/europarl/valid.{en,de}
-b    stopped  5/10   12.2000  12.50      1.0  2 x TPU v4  8
+
+def test_flags_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(UserError, match="--diff has the scores, too"):
+        check(options(diff=True, sort="nll"))
+    with pytest.raises(UserError, match="give one of --markdown, --latex and --csv"):
+        check(options(csv=True, latex=True))
+
+
+FITTED = """\
+1 done, 1 stopped, in sweep
+
+run  state    step       nll   BLEU  minutes  h
+---  -------  -----  -------  -----  -------  -
+a    done     10/10   2.1000  25.00      2.0  4
+b    stopped  5/10   12.2000  12.50      1.0  8
+
+no room for device: choose with --columns; --markdown has
+all
 """
 
 
-def test_a_table_that_is_wider_than_the_terminal_has_cells_below_their_run(
+def test_a_table_has_the_columns_that_fit_those_first_that_people_vary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    corpora: dict[str, Any] = {
-        f"data__{split}": f"text:corpora/europarl/{split}.{{en,de}}" for split in ("train", "valid")
-    }
-    write_run(Path("a"), model__h=4, **corpora)
-    write_run(Path("b"), steps=5, nll=12.0)
-    options = SimpleNamespace(diff=False, plot=None)
-    monkeypatch.setenv("COLUMNS", "64")
-    show(options, ["."])
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[4:]] == ["a", "b"], (
-        "a line a run in a pipe"
-    )
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show(options, ["."])
+    write_run(Path("sweep/a"), model__h=4)
+    write_run(Path("sweep/b"), steps=5, nll=12.0)
+    monkeypatch.setenv("COLUMNS", "58")
+    show(options(), ["."])
     assert capsys.readouterr().out == FITTED
-    monkeypatch.setenv("COLUMNS", "300")
-    show(options, ["."])
-    assert len(capsys.readouterr().out.splitlines()) == 6
+    write_run(Path("sweep/c"), model__h=4, data__train="text:corpora/europarl/commercial/train.{en,de}")
+    monkeypatch.delenv("COLUMNS")
+    show(options(), ["."])
+    wide = capsys.readouterr().out
+    assert wide.splitlines()[2].split()[-4:] == ["minutes", "h", "device", "train"]
+    assert "text:cor…l/train.{en,de}" in wide
+    for index in range(20):
+        write_run(Path(f"sweep/d{index}"), optim__lr=0.001 * index, data__cache=f"{'deep/' * 9}{index}", seed=index)
+    show(options(), ["."])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
+
+
+def test_columns_and_the_order_of_rows_are_chosen_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, nll in enumerate((9.0, 10.0, 8.0)):
+        write_run(Path(f"{number}"), nll=nll, optim__lr=10.0 ** -(number + 3))
+    (tmp_path / "3" / "checkpoints").mkdir(parents=True)
+    show(options(sort="-nll", columns=["optim.lr", "nll"], csv=True), ["."])
+    assert capsys.readouterr().out.split() == ["lr,nll", "0.0001,10.1000", "0.001,9.1000", "1e-05,8.1000", ","]
+    show(options(sort="lr", columns=["lr"], csv=True), ["."])
+    assert capsys.readouterr().out.split() == ["lr", "1e-05", "0.0001", "0.001", '""']
+    with pytest.raises(UserError, match="--sort: there is no column speed; there are run, state, step, nll"):
+        show(options(sort="speed"), ["."])
+
+
+def evaluate(run: Path, bleu: float, split: str = "test", beam: int = 4, time: str = "1", **others: Any) -> None:
+    """Writes what `python -m infer` leaves in a run."""
+    path = run / "evaluations" / f"{split}-{beam}-{time}.json"
+    path.parent.mkdir(exist_ok=True)
+    signatures = {"sacrebleu": "case:mixed", "sacrebleu_lc": "case:lc"}
+    scores = {"sacrebleu": bleu, "sacrebleu_lc": bleu + 1, "signatures": signatures}
+    of_it = {"split": split, "data": f"grammar:{split}:9", "checkpoint": "latest", "beam": beam, "time": time}
+    path.write_text(json.dumps(scores | of_it | others))
+
+
+SCORES = """\
+split test, checkpoint latest, beam 4
+
+runs   lr          BLEU
+----  ---  ------------
+   3  0.1  31.00 ± 1.00
+   1  0.2         20.00
+
+not evaluated: 1 of 5 runs
+not trained to the end: 1 of 4 runs
+test is grammar:test:9
+BLEU: case:mixed
+"""
+
+
+def test_scores_are_means_over_the_seeds_of_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in range(3):
+        evaluate(write_run(Path(f"a{seed}"), seed=seed, optim__lr=0.1), 30 + seed)
+    evaluate(Path("a2"), 1.0, time="0")  # an earlier one of the same
+    evaluate(write_run(Path("b"), steps=5, optim__lr=0.2), 20.0)
+    write_run(Path("c"))
+    (tmp_path / "b" / "evaluations" / "heads.json").write_text('{"heads": []}')
+    show(options(scores=True), ["."])
+    assert capsys.readouterr().out == SCORES
+    show(options(scores=True, latex=True), ["."])
+    assert r"3 & 0.1 & 31.00 $\pm$ 1.00 \\" in capsys.readouterr().out.splitlines()
+    show(options(scores=True, csv=True, columns=["run", "seed", "BLEU"]), ["."])
+    assert capsys.readouterr().out.split()[1:] == ["a0,0,30.00", "a1,1,31.00", "a2,2,32.00", "b,0,20.00"]
+
+
+def test_evaluations_that_are_of_other_things_have_a_row_each(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", data__lowercase=True)
+    evaluate(run, 30.0)
+    evaluate(run, 29.0, beam=1)
+    evaluate(run, 40.0, split="valid")
+    evaluate(run, 50.0, members=["1", "2"], time="2")
+    table = scores_of(find_runs([str(tmp_path)]))
+    places = [table.head.index(name) for name in ("split", "members", "beam", "BLEU")]
+    assert [tuple(row[place] for place in places) for row in table.rows] == [
+        ("test", "", "1", "30.00"),
+        ("test", "", "4", "31.00"),
+        ("test", "2", "4", "51.00"),
+        ("valid", "", "4", "41.00"),
+    ]
+    with pytest.raises(UserError, match="none of these runs has been evaluated"):
+        scores_of(find_runs([str(write_run(tmp_path / "other"))]))
 
 
 def test_a_folder_s_name_is_no_formula(tmp_path: Path) -> None:

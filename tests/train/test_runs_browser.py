@@ -15,9 +15,10 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no 
 STEPS = [100, 200, 400, 800]
 FALLING = Curve(STEPS, [8.0, 4.0, 2.0, 1.0], [7.5, 3.5, 1.5, 0.5], [8.5, 4.5, 2.5, 1.5])
 DIVERGED = Curve(STEPS, [8.0, 16.0, float("nan"), float("inf")], [], [])
+NONE = Curve([], [], [], [])
 GROUPS = {
-    NASTY: {"train": FALLING, "valid": Curve([400, 800], [2.5, 1.5], [], [])},
-    "h=8": {"train": DIVERGED, "valid": Curve([], [], [], [])},
+    NASTY: [FALLING, Curve([400, 800], [2.5, 1.5], [], []), NONE, NONE, NONE],
+    "h=8": [DIVERGED, NONE, NONE, NONE, NONE],
 }
 TABLE = Table("", "2 done", ("run",), [(NASTY,)], [])
 PANEL = "document.querySelectorAll('figure svg')[0]"
@@ -64,7 +65,7 @@ def test_arrow_keys_and_the_pointer_read_values(browser: Browser, tmp_path: Path
     assert values(browser) == ["4.0000", "2.5000", "16.0000", ""], "the nearest that each curve has"
     assert browser.value("by('update').textContent") == "Values at update 200, or nearest to it"
     told = browser.value(f"{PANEL}.getAttribute('aria-valuetext')")
-    assert told == f"update 200, training: {NASTY} 4.0000; h=8 16.0000"
+    assert told == f"update 200, training nll: {NASTY} 4.0000; h=8 16.0000"
     box = browser.value(f"(box => [box.right - 12, box.top + 50])({PANEL}.getBoundingClientRect())")
     browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
     browser.wait_for("by('update').textContent.includes('800')")
@@ -90,3 +91,14 @@ def test_curves_are_hidden_smoothed_and_put_on_log_axes(browser: Browser, tmp_pa
     assert browser.value("smoothed([8, null, 4], 0.5)") == pytest.approx([8, None, 16 / 3])
     assert points(browser, 0)[-1] < points(browser, 0)[0] + sum(-step for step in steps), "above the original"
     assert values(browser)[0] == "1.0000", "not smoothed"
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.9, 6.2), (0.0001, 0.0021), (40.4, 41.6), (3.01, 3.96), (120.0, 9400.0)])
+def test_on_a_telephone_the_y_axis_has_at_least_three_ticks(
+    browser: Browser,  # noqa: F811
+    tmp_path: Path,
+    low: float,
+    high: float,
+) -> None:
+    opened(browser, tmp_path, {"a": [Curve([1, 2], [low, high], [], []), NONE, NONE, NONE, NONE]}, width=390)
+    assert browser.value(f"{PANEL}.querySelectorAll('text[text-anchor=end]').length - 1") >= 3, "one is the x axis's"

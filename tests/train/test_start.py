@@ -24,6 +24,7 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
 ) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 3
+    cfg.data.test = "grammar:test:9"  # as configs/quickstart.py has it
     cfg.model.d_ff = 4096  # or the state would be less than the line's one decimal can tell
     with jax.log_compiles(True), caplog.at_level(logging.WARNING, "jax"):
         assert loop.train(cfg, tmp_path / "run", config_line="config: some.py") == 0
@@ -40,11 +41,15 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
         "speed: model.dtype=float32, model.attention_impl=auto, model.dropout_bits=threefry, loss.chunk=1024, "
         "data.batching=bucket, checkpoint.every=4, checkpoint.every_minutes=0.0, eval.every=100"
     )
-    assert lines[start + 4].startswith("data.train: 200 of 200 pairs, ")
-    assert lines[start + 5].startswith("data.valid: 8 of 8 pairs, ")
-    assert lines[start + 6] == "compiling the first update"
-    assert lines[start + 7].startswith("memory of an update, by the compiler: ")
-    state_mib = float(lines[start + 7].partition("a device, ")[2].partition(" MiB of state")[0])
+    assert lines[start + 4] == (
+        f"warning: data.test is 'grammar:test:9', of another corpus than data.train, {cfg.data.train!r}: "
+        "give --config.data.test too"
+    )
+    assert lines[start + 5].startswith("data.train: 200 of 200 pairs, ")
+    assert lines[start + 6].startswith("data.valid: 8 of 8 pairs, ")
+    assert lines[start + 7] == "compiling the first update"
+    assert lines[start + 8].startswith("memory of an update, by the compiler: ")
+    state_mib = float(lines[start + 8].partition("a device, ")[2].partition(" MiB of state")[0])
     assert state_mib == pytest.approx(3 * 4 * size / 2**20, rel=0.05), "parameters and Adam's two moments"
     assert sum(line.startswith("peak memory so far: ") for line in lines) == 1
 
@@ -92,7 +97,8 @@ def test_the_time_left_follows_the_updates_since_the_last_record_without_compila
             now += seconds
             reporter.update(step, sums, positions=20)
     train = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
-    assert [line.rpartition("  ")[2] for line in train] == ["0.9 min left", "1.2 min left"]
+    assert train[0] == "step 1/12: loss 2.0000  after 60.0 s, compilation included", "at once, not after 3 updates"
+    assert [line.rpartition("  ")[2] for line in train[1:]] == ["0.9 min left", "1.2 min left"]
 
 
 def test_a_records_rate_is_of_its_own_updates_without_the_pauses_between_them(

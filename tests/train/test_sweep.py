@@ -98,6 +98,14 @@ def sweep_of(folder: Path, code: str, given: dict | None = None) -> Sweep:
         ),
         ("def sweep(): return product({'model.norm': ['prae']})", r"point norm=prae: config: model.norm is 'prae'"),
         ("def sweep(): return product({'seed': [1]})", r"point seed=1 sets seed, and so does --config.seed; leave one"),
+        (
+            "def sweep(): return [{'model': {'h': 2}}]",
+            r"the value of model is a dict; write each key with dots, like '",
+        ),
+        (
+            "def sweep(): return product({'model': {'h': [2]}})",
+            r"model is given a dict; write each key with dots, like",
+        ),
         ("def sweep(): return [{}, {'model.h': 2}]", r"points base and h=2 are the same run"),
         ("def sweep(): return product({'model.h': 2})", r"sweep\(\): model.h is given 2; an axis is a list"),
         ("def sweep(): return 1 / 0", r"sweep\(\): ZeroDivisionError: division by zero"),
@@ -356,6 +364,16 @@ def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_run_whose_worker_has_ended_does_not_start() -> None:
+    """Its parent is then another process, and not always process 1: under a subreaper it is that."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    command = [sys.executable, "train/sweep/lifeline.py", str(ended.pid), "echo", "started"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_records_of_a_run_that_is_being_written(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
     assert summary([]) == {}
@@ -401,6 +419,14 @@ def test_a_typing_error_costs_a_line_and_no_folder(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"{message}; did you mean model.h?\n"
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_sweep_warns_of_a_test_corpus_that_is_not_of_its_text(tmp_path: Path) -> None:
+    sweep_of(tmp_path, "def sweep(): return product({'modle.h': [2]})")
+    flags_ = [f"--config={tmp_path}/tiny_config.py", f"--workdir={tmp_path}/sweep", "--config.data.test=grammar:test:9"]
+    done = subprocess.run([sys.executable, "-m", "train.sweep", *flags_], cwd=ROOT, capture_output=True, text=True)
+    warning, _ = done.stderr.splitlines()
+    assert warning.startswith("warning: data.test is 'grammar:test:9', of another corpus than data.train, 'text:")
 
 
 # The command thrice, whose worker tells what it is given, and lets what it takes fail.

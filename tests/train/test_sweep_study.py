@@ -415,6 +415,14 @@ def test_a_given_database_serves_as_the_folders_own_does(tmp_path: Path, worker:
     assert [(point.name, point.state) for point in points] == [("trial-000", "done"), ("trial-001", "done")]
 
 
+@pytest.mark.parametrize("silence", [6, 60, 119])
+def test_six_heartbeats_may_be_lost(tmp_path: Path, silence: int) -> None:
+    (tmp_path / "sweep").mkdir()
+    opened = storage.connect(None, tmp_path, silence)
+    assert isinstance(opened, RDBStorage)
+    assert 6 * opened.heartbeat_interval <= silence == opened.grace_period
+
+
 def test_a_password_is_not_kept() -> None:
     assert without_password(None) is None
     assert without_password("postgresql+psycopg://me:secret@db/sweeps") == "postgresql+psycopg://me:***@db/sweeps"
@@ -431,7 +439,7 @@ def test_a_search_some_of_whose_values_do_not_fit_together_is_not_refused() -> N
 
     def picky(trial: Any) -> dict[str, Any]:
         if next(refused):
-            raise UserError("config: optim.weight_decay is 0.02; it must be 0 with optim.name=adam")
+            raise UserError("config: optim.weight_decay=0.02 needs optim.name to be adamw; it is adam")
         return suggest(trial)
 
     try_out(picky)

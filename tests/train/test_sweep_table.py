@@ -70,13 +70,13 @@ def grid(tmp_path: Path) -> Study:
 TABLE = """\
 1 done, 1 running, 1 failed, 1 interrupted, 1 waiting
 
-    h  state        step            nll    best  perplexity  best  BLEU  best  minutes  point
--  --  -----------  -----------  ------  ------  ----------  ----  ----  ----  -------  -------
-*   1  done         1,000/1,000  3.0000  2.5000                    7.00  7.50     90.0  h=1
-    4  running      200/1,000    4.5000  4.0000        9.00  8.00  1.00  1.00      1.0  h=4
-    2  failed                                                                           h=2
-   16  interrupted                                                                      h=16
-    8  waiting                                                                          steps=9
+    h  state        step            nll  best nll  perplexity  best perplexity  BLEU  best BLEU  minutes  point
+-  --  -----------  -----------  ------  --------  ----------  ---------------  ----  ---------  -------  -------
+*   1  done         1,000/1,000  3.0000    2.5000                               7.00       7.50     90.0  h=1
+    4  running      200/1,000    4.5000    4.0000        9.00             8.00  1.00       1.00      1.0  h=4
+    2  failed                                                                                             h=2
+   16  interrupted                                                                                        h=16
+    8  waiting                                                                                            steps=9
 
 *: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; \
 --best prints its command

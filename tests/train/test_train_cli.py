@@ -38,6 +38,15 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
     ("arguments", "message"),
     [
         (["--config.modle.N=3"], "error: --config.modle.N: there is no such key; did you mean model.N?"),
+        (
+            ["--config.steps=1e6"],
+            "error: --config.steps=1e6: wrong type; a whole number has no point and no exponent: 1000000",
+        ),
+        (["--config.optim.lr='1e-4'"], "error: --config.optim.lr='1e-4': wrong type; leave out the quotes: 1e-4"),
+        (
+            ["--config.model.tie_embeddings=no"],
+            "error: --config.model.tie_embeddings=no: wrong type; write True or False",
+        ),
         (["--config.steps=ten"], "error: --config.steps=ten: wrong type; write, for example, 100000"),
         (["--config.model.P_drop=2.0"], "error: config: model.P_drop is 2.0; it must be at least 0 and below 1"),
         (
@@ -55,7 +64,8 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
         (["--config.optim.lr=nan"], "error: config: optim.lr is nan; it must be a finite number, like 1.0"),
         (
             ["--config.model.attention_impl=splash"],
-            "error: config: model.attention_impl is 'splash'; it must be einsum on this device (cpu)",
+            "error: config: model.attention_impl is 'splash', which needs a TPU, and jax has found only a CPU: use "
+            "--config.model.attention_impl=auto, or pip install '.[tpu]' where there is a TPU",
         ),
         (
             ["--workdir=s3://bucket/run", "--config.steps=0"],

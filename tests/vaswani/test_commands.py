@@ -9,13 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-import vaswani.__main__
 from tests import commands, tiny
 from tests.slow import slow_but
 from vaswani.infer.translate.__main__ import CHUNK, first_chunk
@@ -117,6 +115,12 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             2,
             "",
             "error: Unable to initialize backend: it is in use",
+        ),
+        (
+            "raise RuntimeError(\"Unable to initialize backend 'tpu': no libtpu.so (set JAX_PLATFORMS='' to choose)\")",
+            2,
+            "",
+            "error: Unable to initialize backend 'tpu': no libtpu.so; a TPU needs the extra tpu: pip install '.[tpu]'",
         ),
         (
             "raise RuntimeError('RESOURCE_EXHAUSTED: Out of memory\\nmore')",
@@ -395,14 +399,6 @@ def test_cells_without_a_translation_are_explained_by_their_lines(capsys: pytest
 )
 def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
     assert why in why_empty(Translation((best,)))
-
-
-def test_a_clone_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(vaswani.__main__, "version", absent)
-    assert vaswani.__main__._version() == "(not installed)"
 
 
 def test_a_flag_that_may_be_repeated_says_so_once() -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jaxlib
 import pytest
 
 from tests.kept import IN_CLONE
@@ -128,6 +129,8 @@ def test_programs_of_other_numbers_of_threads_are_others(tmp_path: Path) -> None
     processor = min(os.sched_getaffinity(0))
     found = python(CHOICE, tmp_path, first=f"import os; os.sched_setaffinity(0, {{{processor}}})")
     assert found == str(tmp_path / "vaswani" / "1-threads")
+    seven = f"from vaswani import compiled; compiled.cpus = lambda: 7; {CHOICE}"
+    assert python(seven, tmp_path) == str(tmp_path / "vaswani" / "7-threads")
     inherited = {compiled.DIRECTORY: str(tmp_path / "vaswani" / "64-threads")}
     assert python(CHOICE, tmp_path, inherited) == python(CHOICE, tmp_path)
 
@@ -243,6 +246,57 @@ def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
 def test_damaged_programs_are_compiled_again(tmp_path: Path) -> None:
     """Empty, random, cut off, or with one bit changed; the sound ones of other shapes stay."""
     assert python(PROGRAM + DAMAGE, tmp_path) == "each was repaired"
+
+
+KERNELS = """
+import numpy as np
+from vaswani import object_files
+from vaswani.command import run
+
+def kernels(x):
+    import jax
+    return [jax.numpy.tan(x[:size]) for size in range(1, 1 + x.size)]  # an object file each, which calls libm
+
+def compiled(many):
+    import jax
+    from pathlib import Path
+    jax.clear_caches()
+    jax.jit(kernels)(np.ones(many, np.float32))
+    return len([*Path(jax.config.jax_compilation_cache_dir).glob("jit_kernels-*-cache")])
+"""
+only_jaxlib_0_10 = pytest.mark.skipif(not jaxlib.__version__.startswith("0.10."), reason="later ones load any number")
+
+
+@only_jaxlib_0_10
+def test_more_object_files_than_jaxlib_loads_are_neither_kept_nor_loaded(tmp_path: Path) -> None:
+    code = """
+def main(argv):
+    import jax
+    hits = []
+    jax.monitoring.register_event_listener(lambda name, **_: hits.append(name.endswith("/cache_hits")))
+    object_files.MOST = 4
+    assert [compiled(5), compiled(4)] == [0, 1]
+    object_files.MOST = 5
+    assert compiled(5) == 2  # as a process without the guard would write it
+    hits.clear()
+    compiled(5)
+    assert any(hits)
+    hits.clear()
+    object_files.MOST = 4
+    assert compiled(5) == 1 and not any(hits)
+run(main)
+"""
+    python(KERNELS + code, tmp_path)
+
+
+@pytest.mark.slow
+@only_jaxlib_0_10
+def test_a_thousand_object_files_do_not_kill_the_next_launch(tmp_path: Path) -> None:
+    """The linker of jaxlib 0.10 recurses over them on a small stack: they compile, and do not load."""
+    fast = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    for _ in range(2):
+        done = ended(f"{KERNELS}\nrun(lambda argv: print(compiled(1002)))", tmp_path, fast)
+        assert (done.returncode, done.stdout) == (0, "0\n")  # on a busy machine XLA says on stderr that it is slow
 
 
 # Has root, too, be refused what permissions forbid.

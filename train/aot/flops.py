@@ -8,9 +8,11 @@ hides.
 
 from typing import NamedTuple
 
-from vaswani.model.config import GATED, CommonConfig, ModelConfig
+from vaswani.model.block import GATED
+from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.linear import BLOCK
 from vaswani.model.mixers.restricted import block_length
+from vaswani.model.positions import encoding_of
 from vaswani.model.recurrent_translator import RecurrentConfig
 
 
@@ -128,7 +130,7 @@ def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
         within_block = block * (c.d_k + c.d_v + 1)
         sums_over_blocks = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
         return _Mixer(projections, 2 * rows * _padded(length, block) * c.h * (within_block + sums_over_blocks))
-    relative_vectors = 2 * positions * c.encoding.distances * c.h * (c.d_k + c.d_v)
+    relative_vectors = 2 * positions * encoding_of(c).distances * c.h * (c.d_k + c.d_v)
     return _Mixer(projections, _attention(c, positions, length) + relative_vectors)
 
 

@@ -211,7 +211,7 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     Raises:
       TooLarge: it does not fit.
     """
-    length = min(SEARCH_LENGTH, config.encoding.limit or SEARCH_LENGTH)
+    length = min(SEARCH_LENGTH, config.limit or SEARCH_LENGTH)
     rows = full_batch(mesh.devices.flat[0].platform, cfg.decode.beam) // length
     rows += -rows % row_parts(mesh)
     abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))

@@ -17,7 +17,7 @@ from vaswani.numbers import pluralize
 from vaswani.run.folder import as_json, device, model_config
 from vaswani.run.sharding import AXES
 from vaswani.train.aot import gpus, programs
-from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, GIB, Chip
+from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, DISPATCH, GIB, Chip
 from vaswani.train.aot.local import EXTRAPOLATED, timed
 from vaswani.train.aot.programs import LOCAL
 
@@ -41,7 +41,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     shapes = programs.batch_shapes(cfg, mesh)
     _, longest_rows, longest = shapes[-1]
     planned, rows, length = shapes[len(shapes) // 2]
-    _check_limit(config.encoding.limit, longest)
+    _check_limit(config.limit, longest)
     made: dict[str, Any] = {
         "topology": topology,
         "slices": slices,
@@ -139,8 +139,8 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
         "links": within_slice / chip.link,
         "network": between_slices / chip.network,
     }
-    least = max(seconds.values())
-    most = sum(seconds.values())
+    least = max(DISPATCH, *seconds.values())
+    most = max(DISPATCH, sum(seconds.values()))
     return {
         **{f"{name}_seconds": value for name, value in seconds.items()},
         "step_seconds_least": least,
@@ -239,10 +239,18 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
     return [
         f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
         f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
-        f"target positions/s; {estimated['hours_least']:.2f} to {estimated['hours_most']:.2f} hours "
+        f"target positions/s; {_span(estimated['hours_least'], estimated['hours_most'])} "
         f"for {pluralize(steps, 'updates')}",
         f"  {ASSUMPTIONS}",
     ]
+
+
+def _span(*hours: float) -> str:
+    """Returns one or two times in hours, or in minutes or seconds if they are short."""
+    unit, scale = "hours", 1
+    if max(hours) < 1:
+        unit, scale = ("minutes", 60) if max(hours) * 60 >= 1 else ("seconds", 3600)
+    return f"{' to '.join(f'{scale * one:.2f}' for one in hours)} {unit}"
 
 
 def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
@@ -252,7 +260,7 @@ def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
         rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
     return [
         f"timed updates, {length} positions per row: {seconds} s ({rate})",
-        f"estimated {timed['minutes']:.1f} minutes for {pluralize(steps, 'updates')}",
+        f"estimated {_span(timed['minutes'] / 60)} for {pluralize(steps, 'updates')}",
         f"  {EXTRAPOLATED}",
     ]
 

@@ -39,8 +39,8 @@ function smoothed(values, factor) {
   });
 }
 
-/* Returns where values lie on an axis from `first` to `last` pixels, and its ticks. */
-function axis(values, isLog, first, last) {
+/* Returns where values lie on an axis from `first` to `last` pixels, and its ticks, at least `apart` pixels apart. */
+function axis(values, isLog, first, last, apart) {
   const scale = isLog ? Math.log10 : x => x;
   const usable = values.filter(x => x !== null && (!isLog || x > 0));
   let low = usable.reduce((a, b) => Math.min(a, b), Infinity);
@@ -49,7 +49,7 @@ function axis(values, isLog, first, last) {
   if (low === high) [low, high] = isLog ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
   const at = x => first + (scale(x) - scale(low)) / (scale(high) - scale(low)) * (last - first);
   const ticks = [];
-  const most = Math.abs(last - first) / 60;
+  const most = Math.abs(last - first) / apart;
   let step = 10 ** Math.floor(Math.log10((high - low) / most));
   step *= [1, 2, 5, 10].find(factor => (high - low) / (step * factor) <= most) ?? 10;
   for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(+(k * step).toPrecision(12));
@@ -107,7 +107,7 @@ function tell() {
 const frames = panels.map(({ title, curves }) => {
   const figure = make("figure", by("panels"));
   make("h2", figure, title);
-  const drawing = svg("svg", figure, { role: "slider", tabindex: 0, "aria-label": `${title}: nll; arrow keys move over the updates` });
+  const drawing = svg("svg", figure, { role: "slider", tabindex: 0, "aria-label": `${title}; arrow keys move over the updates` });
   const steps = [...new Set(curves.flatMap(curve => curve.steps))].sort((a, b) => a - b);
   const frame = { title, curves, drawing, steps, x: null };
   drawing.addEventListener("pointermove", event => {
@@ -137,8 +137,8 @@ function drawPanel(frame) {
   const height = Math.min(420, Math.max(230, Math.round(width * 0.55)));
   const factor = +by("smoothing").value;
   const seen = curves.map((curve, n) => ({ ...curve, n })).filter(({ n }) => !hidden.has(n));
-  const x = axis(seen.flatMap(({ steps }) => steps), by("logx").checked, EDGE.left, width - EDGE.right);
-  const y = axis(seen.flatMap(({ mean, low, high }) => [...mean, ...low, ...high]), by("logy").checked, height - EDGE.bottom, EDGE.top);
+  const x = axis(seen.flatMap(({ steps }) => steps), by("logx").checked, EDGE.left, width - EDGE.right, 60);
+  const y = axis(seen.flatMap(({ mean, low, high }) => [...mean, ...low, ...high]), by("logy").checked, height - EDGE.bottom, EDGE.top, 30);
   drawing.replaceChildren();
   drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
   for (const tick of x.ticks) {

@@ -16,6 +16,10 @@ from vaswani.train.sweep.point import Summary, summary
 
 _OF_RUNS = ("checkpoints", "metrics.jsonl", "run.json")  # what training or an import leaves in its folder
 _AT_ONCE = 32  # runs
+SEED = "seed"
+# Groups of keys, and keys without one, as a person looks for what was varied.
+_FIRST = ("optim", "model", "loss", "task", "steps", SEED)
+_LAST = ("data", "checkpoint", "eval", "mesh", "log_every", "diagnose_every")
 
 
 class FoundRun(NamedTuple):
@@ -103,8 +107,33 @@ def read_run(folder: Path) -> FoundRun:
 
 
 def differing_keys(runs: Sequence[FoundRun]) -> list[str]:
-    """Returns the config keys whose value is not the same in all runs whose config could be read."""
+    """Returns the config keys whose value is not the same in all runs whose config could be read.
+
+    Those of the optimiser, the model and the loss come first, and last those that are `is_aside`.
+    """
     configs = [run.config for run in runs if run.config]
     if not configs:
         return []
-    return [key for key, value in configs[0].items() if any(config[key] != value for config in configs)]
+    differing = [key for key, value in configs[0].items() if any(config[key] != value for config in configs)]
+    return sorted(differing, key=_place)
+
+
+def _place(key: str) -> int:
+    group = key.partition(".")[0]
+    others = len(_FIRST) + is_aside(key)
+    return _FIRST.index(group) if group in _FIRST else others
+
+
+def is_aside(key: str) -> bool:
+    """Returns whether a key is of paths, batches, checkpoints or reports, which few runs are about."""
+    return key.partition(".")[0] in _LAST
+
+
+def by_seeds(runs: Sequence[FoundRun]) -> dict[tuple[str, ...], list[FoundRun]]:
+    """Returns the runs that differ in nothing but their seed, by the values of the other `differing_keys`."""
+    keys = [key for key in differing_keys(runs) if key != SEED]
+    groups: dict[tuple[str, ...], list[FoundRun]] = {}
+    for run in runs:
+        values = tuple(str(run.config[key]) for key in keys)
+        groups.setdefault(values, []).append(run)
+    return groups

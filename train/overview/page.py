@@ -12,12 +12,13 @@ from vaswani.train.table import Table, is_numeric
 TEMPLATE = Path(__file__).with_name("curves.html")
 
 
-def page(groups: dict[str, dict[str, Curve]], table: Table) -> str:
-    """Returns the page of the curves of these groups, by name and kind of record, with the table of runs below."""
+def page(groups: dict[str, list[Curve]], table: Table) -> str:
+    """Returns the page of the curves of these groups, by name and in the order of `PANELS`, with the table below."""
     panels = []
-    for kind, title in PANELS.items():
-        curves = [_as_json(curves[kind]) for curves in groups.values()]
-        panels.append({"title": title, "curves": curves})
+    for place, panel in enumerate(PANELS):
+        curves = [curves[place] for curves in groups.values()]
+        if any(curve.steps for curve in curves):
+            panels.append({"title": panel.title, "curves": [*map(_as_json, curves)]})
     template = read_template(TEMPLATE)
     before, rest = template.replace("__SCRIPT__", script_policy(inline_scripts(template))).split("__TABLE__")
     between, after = rest.split("__DATA__")

@@ -7,7 +7,7 @@ from typing import Any
 
 from vaswani.errors import UserError
 from vaswani.files import write_bytes, write_text, writing
-from vaswani.train.overview.curves import PANELS, Curve, curves_of
+from vaswani.train.overview.curves import LOSSES, Curve, curves_of
 from vaswani.train.overview.found import FoundRun
 from vaswani.train.overview.page import page
 from vaswani.train.table import Table
@@ -19,7 +19,9 @@ _STYLE: Any = {"svg.hashsalt": "runs", "svg.fonttype": "path"}
 
 
 def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
-    """Draws the curves of runs into `output`, whose ending is the format; an .html file also has the table.
+    """Draws the curves of runs into `output`, whose ending is the format.
+
+    A picture has the losses; an .html file has the other curves and the table as well.
 
     Raises:
       UserError: no run has any record, or the file cannot be written.
@@ -34,7 +36,7 @@ def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
             write_bytes(output, _picture(groups, output.suffix.removeprefix(".")))
 
 
-def _picture(groups: dict[str, dict[str, Curve]], kind: str) -> bytes:
+def _picture(groups: dict[str, list[Curve]], kind: str) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -42,9 +44,9 @@ def _picture(groups: dict[str, dict[str, Curve]], kind: str) -> bytes:
     metadata = {"Date": None} if kind == "svg" else None
     with rc_context(_STYLE):
         figure = Figure(figsize=(11, 4.5), layout="constrained")
-        for axes, (record, title) in zip(figure.subplots(1, 2), PANELS.items(), strict=True):
-            _draw_panel(axes, groups, record)
-            axes.set_title(title)
+        for place, (axes, panel) in enumerate(zip(figure.subplots(1, 2), LOSSES, strict=True)):
+            _draw_panel(axes, {name: curves[place] for name, curves in groups.items()}, panel.kind)
+            axes.set_title(panel.title)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         if len(labels) <= _MOST_IN_A_LEGEND:
             figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
@@ -52,10 +54,9 @@ def _picture(groups: dict[str, dict[str, Curve]], kind: str) -> bytes:
     return drawn.getvalue()
 
 
-def _draw_panel(axes: Any, groups: dict[str, dict[str, Curve]], kind: str) -> None:
+def _draw_panel(axes: Any, curves: dict[str, Curve], kind: str) -> None:
     """Draws the curves of one kind of record: a group's mean, and the band between its extremes."""
-    for number, (name, curves) in enumerate(groups.items()):
-        curve = curves[kind]
+    for number, (name, curve) in enumerate(curves.items()):
         colour = f"C{number % 10}"
         marker = "." if kind == "valid" else ""
         label = name.replace("$", r"\$")  # else matplotlib reads what is between two as a formula

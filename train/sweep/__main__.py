@@ -21,7 +21,8 @@ from ml_collections import config_flags
 
 from vaswani.command import run
 from vaswani.configs.common import default
-from vaswani.errors import UserError
+from vaswani.data.other_corpora import other_corpora
+from vaswani.errors import UserError, note
 from vaswani.files import folder, in_bucket, output_folder
 from vaswani.train.check import check
 from vaswani.train.sweep import command
@@ -71,6 +72,8 @@ def main(argv: list[str]) -> int:
         raise UserError("--config is missing; only --table, --csv, --json, --best and --plot do without it")
     else:
         check(_CONFIG.value, default())
+        for split, fault in other_corpora(_CONFIG.value.data).items():
+            note(f"{fault}: give --config.data.{split} too", "warning")
         workdir = output_folder("workdir", options.workdir)
     if in_bucket(workdir) and options.storage is None:
         raise UserError(f"--workdir={workdir}: a study in SQLite cannot be in a bucket: give a database, --storage=URL")

@@ -81,7 +81,9 @@ def name_of(point: Point, known: Iterable[str]) -> str:
 
 
 def _axis(key: str, values: Any) -> list[Point]:
-    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+    if isinstance(values, Mapping):
+        raise UserError(f"{key} is given a dict; write each key with dots, like 'model.h': (2, 4)")
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise UserError(f"{key} is given {values!r}; an axis is a list of values, like ({values!r},)")
     return [{key: value} for value in values]
 

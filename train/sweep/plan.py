@@ -96,6 +96,8 @@ class Sweep:
         cfg = self.base.copy_and_resolve_references()
         known = flat(default().to_dict())
         for key in point:
+            if isinstance(point[key], dict):
+                raise self._error(f"{where}: the value of {key} is a dict; write each key with dots, like 'model.h': 8")
             if key not in known:
                 raise self._error(f"{where}: there is no key {key}{suggestion(key, known)}")
             if key in self.given:

@@ -81,7 +81,8 @@ def as_text(records: Sequence[dict[str, Any]], others: Sequence[str] = ()) -> st
 
 
 def _heading(measure: str) -> str:
-    return "best" if measure.endswith("_best") else measure.replace("bleu", "BLEU")
+    name = measure.removesuffix("_best").replace("bleu", "BLEU")
+    return f"best {name}" if measure.endswith("_best") else name
 
 
 def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:

@@ -66,7 +66,7 @@ def mean_over(band: tuple[int, int]) -> Column:
         nll = spread(banded(row, band).tolist(), 3)
         if nll:
             return nll
-        limit = config_of(kind).encoding.limit
+        limit = config_of(kind).limit
         if limit is not None and limit < band[1]:
             return "not learned"
         return "not evaluated" if row.scored else row.missing or NOT_RUN

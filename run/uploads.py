@@ -7,7 +7,7 @@ from vaswani.files import in_bucket
 from vaswani.run.lock import check_ours
 
 
-class Outbox:
+class Uploads:
     """Has the folder that such files are written in: the run's own, or for one in a bucket a folder of this machine.
 
     `send` uploads what has changed since. A machine that is lost loses what was written after the last time.

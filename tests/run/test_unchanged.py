@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 from tests import tiny
 from vaswani.errors import UserError
 from vaswani.infer.runs import open_run
-from vaswani.run.changes import check_unchanged
 from vaswani.run.folder import open_folder, record_launch
+from vaswani.run.unchanged import check_unchanged
 from vaswani.train import loop
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests import tiny
 from vaswani import compiled
-from vaswani.run import averaging, checkpoint, kept
+from vaswani.run import averaging, checkpoint, params_cache
 from vaswani.run.parameters import params_sha256
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,10 +69,22 @@ def test_each_choice_has_its_own(workdir: Path, tmp_path: Path, restored: list[i
     other = shutil.copytree(workdir, tmp_path / "other")
     shutil.rmtree(other / "checkpoints" / "4")
     (other / "checkpoints" / "3").rename(other / "checkpoints" / "4")
-    name = kept.name_of(other / "checkpoints", [4], "params")
-    assert name == kept.name_of(workdir / "checkpoints", [3], "params")
-    assert name != kept.name_of(workdir / "checkpoints", [4], "params")
-    assert name != kept.name_of(workdir / "checkpoints", [3], "ema")
+    name = params_cache.name_of(other / "checkpoints", [4], "params")
+    assert name == params_cache.name_of(workdir / "checkpoints", [3], "params")
+    assert name != params_cache.name_of(workdir / "checkpoints", [4], "params")
+    assert name != params_cache.name_of(workdir / "checkpoints", [3], "ema")
+
+
+def test_the_moving_average_is_not_the_parameters(
+    workdir: Path, restored: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In either order: whoever asks second must not get what the first has left."""
+    params = checkpoint.load_params(workdir, 3)
+    monkeypatch.setattr(checkpoint, "load_ema", lambda *_: params)  # those of another step
+    right = {"ema": ([4], params_sha256(params)), "latest": loaded(workdir, "latest")}
+    assert right["latest"][1] != right["ema"][1]
+    for choice in ("ema", "latest", "ema"):
+        assert loaded(workdir, choice) == right[choice]
 
 
 def test_a_damaged_file_is_replaced(workdir: Path, tmp_path: Path, restored: list[int]) -> None:
@@ -110,7 +122,7 @@ def test_what_was_used_longest_ago_goes(
     loaded(workdir, "3")
     first = file(tmp_path)
     os.utime(first, (time.time() - 3600, time.time() - 3600))
-    monkeypatch.setattr(kept, "MAX_BYTES", int(1.5 * first.stat().st_size))
+    monkeypatch.setattr(params_cache, "MAX_BYTES", int(1.5 * first.stat().st_size))
     loaded(workdir, "4")
     assert file(tmp_path) != first
 
@@ -118,7 +130,7 @@ def test_what_was_used_longest_ago_goes(
 def test_parameters_that_are_too_large_are_not_kept(
     workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored: list[int]
 ) -> None:
-    monkeypatch.setattr(kept, "LARGEST", 1000)
+    monkeypatch.setattr(params_cache, "LARGEST", 1000)
     loaded(workdir)
     assert not (tmp_path / "vaswani" / "parameters").exists()
 
