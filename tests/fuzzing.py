@@ -60,8 +60,8 @@ def _child(command: list[str], folder: str, stdin: str, out: str, err: str) -> N
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     os.chdir(folder)
     sys.path.insert(0, str(ROOT))
-    module, *arguments = command
-    sys.argv = [module, *arguments]
+    sys.argv = [*command]
+    module = f"vaswani.{command[0]}"
     with contextlib.suppress(KeyError):
         del sys.modules[module]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

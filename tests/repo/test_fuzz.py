@@ -34,8 +34,8 @@ PLAN = {
 }
 
 # What stands in the place of one value of a JSON file, of a number and of a path in a flag, and of a whole file.
-VALUES = ("9" * 400, "9" * 5000, r'"\ud800"', r'"\u0000"', "NaN", "1e400", "-1", "null", "[]", "{}", '"x"', "[[[]]]")
-NUMBERS = ("9" * 400, "9" * 5000, "18446744073709551616", "x", "", "1e400", "nan")
+VALUES = ("9" * 5000, "null", "[]", "{}", '"x"', "[[[]]]")
+NUMBERS = ("9" * 5000, "x", "", "1e400", "nan")
 PATHS = ("~nosuchuser/x", "a" * 300, "", "nowhere/x", "a" * 5000, "s3://bucket/x")
 CONTENTS = (b"", b"[", b"[1, 2]", b"\xff\xfe\0", b"null", b"\xed\xa0\x80\n", b"rubbish" * 999)
 
