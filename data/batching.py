@@ -10,7 +10,7 @@ from vaswani.data.plans import PlannedBatch
 from vaswani.ids import BOS, PAD
 from vaswani.tokens import Tokens
 
-Record = tuple[np.ndarray, ...]  # source ids and target ids, EOS at the end of both; or the ids of a text
+Record = tuple[np.ndarray, ...]  # source ids and target ids, each with its end, mostly EOS; or the ids of a text
 
 
 class Batch(NamedTuple):

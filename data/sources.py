@@ -31,6 +31,7 @@ from pathlib import Path
 
 from vaswani.data import scan
 from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
+from vaswani.data.grammar import sentences as grammar
 from vaswani.data.lines import count_lines, file_digest, read_lines
 from vaswani.data.parquet import open_parquet
 from vaswani.data.properties import PROPERTIES
@@ -138,8 +139,6 @@ def _tsv(spec: str, rest: str) -> Corpus:
 
 
 def _grammar(spec: str, rest: str) -> Corpus:
-    from vaswani.data.grammar import sentences as grammar
-
     match = re.fullmatch(r"((?:rich:)?\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
     if not match or split not in _SIZES:
@@ -209,8 +208,6 @@ def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) 
 
 
 def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
-    from vaswani.data.grammar import sentences as grammar
-
     for index in range(count):
         yield cleaned(grammar.pair(split, index).tree)
 

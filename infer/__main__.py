@@ -32,7 +32,11 @@ from vaswani.data.imported import Unigram
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import folders
+from vaswani.infer.evaluate import predictions, texts, translations
+from vaswani.infer.evaluate.record import report
+from vaswani.infer.evaluate.sentences import open_files, open_sentences, open_split
 from vaswani.infer.options import check_output, decoding, define_batch_flag, define_evaluation_flags, start
+from vaswani.infer.runs import check_finite, open_run, open_runs
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import read_config
 from vaswani.run.connect import connect
@@ -94,10 +98,6 @@ def check_nothing_is_translated(options: Any, task: str, evaluated: str) -> None
 
 def evaluate_other(options: Any, task: str, evaluated: str) -> None:
     """Evaluates a run on a split or a corpus that it does not translate."""
-    from vaswani.infer.evaluate import predictions, texts
-    from vaswani.infer.evaluate.record import report
-    from vaswani.infer.runs import open_run
-
     corpus = options.split or options.corpus
     model_run = open_run(options.workdir, options.checkpoint, task=task)
     # Of translators only an imported T5 fills in texts as well; its kind of tokenizer tells.
@@ -112,11 +112,6 @@ def evaluate_other(options: Any, task: str, evaluated: str) -> None:
 
 def evaluate_translations(options: Any) -> None:
     """Translates a split, a corpus or a file, and scores the translations."""
-    from vaswani.infer.evaluate import translations
-    from vaswani.infer.evaluate.record import report
-    from vaswani.infer.evaluate.sentences import open_files, open_sentences, open_split
-    from vaswani.infer.runs import check_finite, open_runs
-
     sentences = None
     # What does not depend on the model comes before it, so that a wrong file fails at once.
     if options.corpus is not None:

@@ -16,16 +16,15 @@ from typing import Any
 from absl import flags
 
 from vaswani.errors import UserError
+from vaswani.infer.attention.alignment import align
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
+from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.scores.pairs import read_pair
 
 
 def main(options: Any) -> None:
     """Prints the links of each pair of two files."""
-    from vaswani.infer.attention.alignment import align
-    from vaswani.infer.runs import open_run
-    from vaswani.infer.scores.forced import check_lengths
-
     sources, targets = read_pair(options.source, options.target)
     model_run = open_run(options.workdir, options.checkpoint)
     _, layers = model_run.model_config.depths

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, overload
 
-import jax
-
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError, as_library, format_value
 from vaswani.infer.attention.maps import AttentionMap, attention_maps
@@ -25,6 +23,7 @@ from vaswani.infer.translate.translator import (
 from vaswani.numbers import pluralize
 from vaswani.run.averaging import named_steps
 from vaswani.run.parameters import count_parameters
+from vaswani.run.sharding import data_mesh, place_params
 
 # What messages of commands name, and what `load_run` calls it.
 _IN_PYTHON = {
@@ -47,7 +46,8 @@ class LoadedRun:
     """
 
     def __init__(self, run: Run, batch_tokens: int | None = None) -> None:
-        self.run = run._replace(params=jax.device_put(run.params))  # once, not with each call
+        # Once, not with each call: where all devices have them, as translating needs them.
+        self.run = run._replace(params=place_params(data_mesh(), run.params))
         self.batch_tokens = batch_tokens
 
     def __repr__(self) -> str:
@@ -228,7 +228,7 @@ def load(
         raise UserError(f"workdir is {format_value(workdir)}; it must be the folder of a run, a string or a Path")
     if batch_tokens is not None and (type(batch_tokens) is not int or batch_tokens < 1):
         raise UserError(
-            f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None, for "
+            f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None for "
             "the default"
         )
     try:

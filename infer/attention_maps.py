@@ -19,8 +19,14 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import output_file
+from vaswani.infer.attention import files
+from vaswani.infer.attention.choices import run_choices
+from vaswani.infer.attention.drawing import draw_png, write_html
 from vaswani.infer.attention.kinds import KINDS, TITLES
+from vaswani.infer.attention.maps import ONE_TEXT, TASKS, require_weights, run_maps
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
+from vaswani.infer.translate.translator import translate_one
 
 
 def check(options: Any) -> None:
@@ -41,13 +47,6 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Draws the attention of a pair of sentences or of a text."""
-    from vaswani.infer.attention import files
-    from vaswani.infer.attention.choices import run_choices
-    from vaswani.infer.attention.drawing import draw_png, write_html
-    from vaswani.infer.attention.maps import ONE_TEXT, TASKS, require_weights, run_maps
-    from vaswani.infer.runs import open_run
-    from vaswani.infer.translate.translator import translate_one
-
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, TASKS)
     target = options.target

@@ -9,14 +9,13 @@ import sys
 from typing import Any
 
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
+from vaswani.infer.texts.classes import classify_stream
+from vaswani.infer.translate.stream import lines_of, write
 
 
 def main(options: Any) -> None:
     """Classifies each line of standard input."""
-    from vaswani.infer.runs import open_run
-    from vaswani.infer.texts.classes import classify_stream
-    from vaswani.infer.translate.stream import lines_of, write
-
     model_run = open_run(options.workdir, options.checkpoint, task="classification")
     write(classify_stream(model_run, lines_of(sys.stdin.buffer)))
 

@@ -17,6 +17,8 @@ from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
 from vaswani.infer.options import define_run_flags, start, within_limits
+from vaswani.infer.runs import open_run
+from vaswani.infer.texts.continuation import generate
 from vaswani.infer.translate.options import Decoding, Sampling
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
@@ -55,9 +57,6 @@ def decoding_of(options: Any, config: ConfigDict) -> Decoding:
 
 def main(options: Any) -> None:
     """Prints continuations of a prompt."""
-    from vaswani.infer.runs import open_run
-    from vaswani.infer.texts.continuation import generate
-
     model_run = open_run(options.workdir, options.checkpoint, task="language_model")
     texts = generate(model_run, options.prompt, decoding_of(options, model_run.config))
     if options.json:

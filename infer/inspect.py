@@ -13,15 +13,14 @@ from absl import flags
 from vaswani.errors import UserError
 from vaswani.infer.options import start
 from vaswani.keys import flat
+from vaswani.run.averaging import check_began, list_checkpoints, load_choice
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import read_config
+from vaswani.run.parameters import count_parameters, params_sha256
 
 
 def summary(workdir: Path) -> dict[str, Any]:
     """Returns facts about a run as JSON values; step, params and params_sha256 are of the newest intact checkpoint."""
-    from vaswani.run.averaging import check_began, list_checkpoints, load_choice
-    from vaswani.run.parameters import count_parameters, params_sha256
-
     config = read_config(workdir)
     check_began(workdir)
     checkpoints = list_checkpoints(workdir)

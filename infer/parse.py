@@ -14,7 +14,10 @@ from typing import Any
 from absl import flags
 
 from vaswani.errors import UserError
+from vaswani.infer.evaluate import trees
+from vaswani.infer.evaluate.record import report, short_hash
 from vaswani.infer.options import check_output, decoding, define_evaluation_flags, start
+from vaswani.infer.runs import open_run
 from vaswani.infer.scores.brackets import COLLINS, read_parameters
 from vaswani.run.connect import connect
 from vaswani.tasks import TRANSLATION
@@ -29,10 +32,6 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Connects to the other processes, parses the sentences, scores the trees, and saves the record."""
-    from vaswani.infer.evaluate import trees
-    from vaswani.infer.evaluate.record import report, short_hash
-    from vaswani.infer.runs import open_run
-
     connect(options)
     parameters = read_parameters(options.parameters) if options.parameters is not None else COLLINS
     # A file is opened before the model, so that a bad one fails at once.

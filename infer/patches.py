@@ -12,8 +12,11 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import output_file
+from vaswani.infer.attention.patches import draw
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import corpus_named, open_run
 from vaswani.run.config import SPLITS
+from vaswani.tasks.vision import open_images
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -27,10 +30,6 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Draws what a classifier attends to in one image."""
-    from vaswani.infer.attention.patches import draw
-    from vaswani.infer.runs import corpus_named, open_run
-    from vaswani.tasks.vision import open_images
-
     output = output_file("output", options.output)
     model_run = open_run(options.workdir, options.checkpoint, task="vision")
     corpus = options.corpus

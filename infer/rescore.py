@@ -19,8 +19,12 @@ from absl import flags
 from vaswani.data.lines import read_lines
 from vaswani.errors import UserError, format_value
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import check_finite, open_run
+from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.scores.pairs import read_pair
+from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.infer.translate.nbest import SEPARATOR, text_of
+from vaswani.infer.translate.translator import note_unknown
 from vaswani.numbers import whole
 from vaswani.tasks import TRANSLATION
 
@@ -60,11 +64,6 @@ def parse_lists(path: str, lines: list[str], count: int) -> tuple[list[int], lis
 
 def main(options: Any) -> None:
     """Prints the log-probability of each translation."""
-    from vaswani.infer.runs import check_finite, open_run
-    from vaswani.infer.scores.forced import check_lengths
-    from vaswani.infer.scores.perplexity import line_log_probs
-    from vaswani.infer.translate.translator import note_unknown
-
     if options.target is not None:
         sources, targets = read_pair(options.source, options.target)
         entries = [""] * len(sources)

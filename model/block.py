@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
-from vaswani.model.mixers.attention import MultiHeadAttention, add_bias
+from vaswani.model.mixers.attention import MultiHeadAttention
 from vaswani.model.mixers.convolution import GatedConvolution
+from vaswani.model.mixers.head_variants import add_bias, identity
 from vaswani.model.mixers.kv_cache import KeysValues
 from vaswani.model.mixers.linear import LinearAttention
 from vaswani.model.mixers.recurrent import Recurrent
@@ -69,11 +70,6 @@ class Residual(NamedTuple):
             return cls((3 * M) ** 0.25, (12 * M) ** -0.25)
         product = float(N**4 * M)  # of an encoder of N layers and a decoder of M
         return cls(0.81 * product ** (1 / 16), 0.87 * product ** (-1 / 16))
-
-
-def identity(x_btd: Float[Array, "b t d"]) -> Float[Array, "b t d"]:
-    """Returns x: what stands in the place of layer normalisation in a model without it."""
-    return x_btd
 
 
 def layer_norm(config: ModelConfig) -> Any:

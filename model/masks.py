@@ -18,7 +18,8 @@ class Mask(struct.PyTreeNode):
     Sentences are distinguished by segments (see `vaswani.tokens`). Padding attends to padding, so in self-attention
     every query has a key; in encoder-decoder attention, padding over a source without padding has none (see `MASKED`).
     A causal mask hides none of the first `prefix` keys of a row.
-    Kernels take the segments and never materialise the mask. The einsum takes `dense_bts`, which `with_dense` adds.
+    A kernel, if `Stack` has chosen one, takes the segments and never materialises the mask. The einsum takes
+    `dense_bts`, which `with_dense` adds.
     Cached decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.
     """
 
@@ -28,6 +29,7 @@ class Mask(struct.PyTreeNode):
     causal: bool = struct.field(pytree_node=False, default=False)  # section 3.2.3
     prefix: int = struct.field(pytree_node=False, default=0)
     dense_bts: Any = None  # bool
+    kernel: str | None = struct.field(pytree_node=False, default=None)  # of `model.mixers.kernels`; None is the einsum
 
     def with_dense(self) -> "Mask":
         """Returns the mask with `dense_bts`, which all layers of a stack share."""

@@ -151,15 +151,12 @@ class Stack(nn.Module):
     def _masks(
         self, tokens: Tokens, memory: Memory | None, prefix: int, is_plain: bool
     ) -> tuple[Mask | None, Mask | None]:
-        """Returns the masks of self-attention and of attention to a memory, dense where an einsum reads them.
-
-        With `is_plain` that is both.
+        """Returns the masks of self-attention and of attention to a memory, each with its kernel or dense.
 
         That of self-attention is None for one more token of each beam, to which the cache shows what is before it.
         """
         segments_bt = tokens.segments_bt
         mask = None
-        length = tokens.positions_bt.shape[1]
         if segments_bt is None:
             # A search has one sentence in a row, of segment 1.
             segments_bt = jnp.ones_like(tokens.positions_bt)
@@ -168,15 +165,19 @@ class Stack(nn.Module):
             self._check_length(tokens)
             # Self-attention: to one's own sentence and, in a decoder, to no later position (section 3.2.3).
             mask = Mask(segments_bt, segments_bt, self.causal, prefix)
-            if self.config.mixer == "attention" and (is_plain or chosen(self.config, length, length) == "einsum"):
-                mask = mask.with_dense()
+            if self.config.mixer == "attention":
+                mask = self._with_kernel(mask, is_plain)
         if memory is None:
             return mask, None
         # Encoder-decoder attention: to all of the source of one's own sentence.
-        memory_mask = Mask(segments_bt, memory.segments_bs)
-        if is_plain or chosen(self.config, length, memory.segments_bs.shape[1]) == "einsum":
-            memory_mask = memory_mask.with_dense()
-        return mask, memory_mask
+        return mask, self._with_kernel(Mask(segments_bt, memory.segments_bs), is_plain)
+
+    def _with_kernel(self, mask: Mask, is_plain: bool) -> Mask:
+        """Returns the mask with the kernel that all layers use, or dense for the einsum: with `is_plain` always."""
+        impl = "einsum"
+        if not is_plain:
+            impl = chosen(self.config, mask.queries_bt.shape[1], mask.keys_bs.shape[1])
+        return mask.with_dense() if impl == "einsum" else mask.replace(kernel=impl)
 
     def _check_length(self, tokens: Tokens) -> None:
         """Raises a `ValueError` if rows are longer than the table of learned positions."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import position_table
-from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.noise import Noise, dropout, fold
 from vaswani.model.positions import encoding_of
 from vaswani.model.stack import Stack

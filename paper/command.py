@@ -7,6 +7,7 @@ from typing import Any
 
 from vaswani.errors import UserError
 from vaswani.files import folder, folders, output_folder
+from vaswani.paper import table1_plot
 from vaswani.paper.launch import commands
 from vaswani.paper.records import Records, find_records, newest_with_checkpoints
 from vaswani.paper.tables import table1, table2, table3, table4
@@ -74,7 +75,6 @@ def draw(records: Records, output: Path, place: str) -> None:
     Raises:
       UserError: no run can draw the figures.
     """
-    from vaswani.paper import table1_plot  # only now: it loads matplotlib
     from vaswani.paper.figures import figures  # and this the whole model
 
     if records.layers:

@@ -10,12 +10,12 @@ from absl import flags
 
 from vaswani.command import run
 from vaswani.files import output_file, write_json, writing
+from vaswani.paper.tables.table1 import make_record, table
 from vaswani.train.table import as_text
 
 
 def main(argv: list[str]) -> None:
     output = output_file("output", flags.FLAGS.output)
-    from vaswani.paper.tables.table1 import make_record, table  # only now: it loads jax
 
     record = make_record()
     with writing(f"--output={output}"):

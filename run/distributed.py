@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 
 from vaswani.errors import UserError
@@ -117,7 +118,6 @@ def _meet(what: str) -> None:
     """Waits for all processes, for as long as it takes; on CPUs a collective would fail after half a minute."""
     if jax.process_count() == 1:
         return
-    from jax._src.distributed import global_state  # jax has no public way to meet but collectives
-
+    # jax has no public way to meet but collectives.
     assert global_state.client is not None
     global_state.client.wait_at_barrier(f"{what} {next(_MEETINGS)}", _LONGEST_WAIT)

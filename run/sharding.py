@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from ml_collections import ConfigDict
@@ -237,7 +238,5 @@ def place_array(whole: Any, sharding: Any) -> jax.Array:
 def fetch(tree: Any) -> Any:
     """Gathers global arrays into full numpy arrays in every process."""
     if jax.process_count() > 1:
-        from jax.experimental.multihost_utils import process_allgather
-
         return process_allgather(tree, tiled=True)
     return jax.device_get(tree)

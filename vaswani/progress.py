@@ -6,6 +6,9 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from rich import progress as rich
+from rich.console import Console
+
 from vaswani.errors import is_library
 from vaswani.numbers import pluralize
 
@@ -85,8 +88,6 @@ class Bar:
 
 def _new_display(transient: bool) -> Any:
     """Returns the display of all bars, one row each: job, count, bar and time."""
-    from rich import progress as rich  # only now: no log needs it
-    from rich.console import Console
 
     class Count(rich.ProgressColumn):
         def render(self, task: rich.Task) -> str:

@@ -31,7 +31,9 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import local_path
+from vaswani.infer.convert.folders import make_run, needed, new_folder
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
 
 OUT = ("builtin", "ctranslate2", "huggingface", "onnx", "safetensors", "stablehlo")
 IN = {  # and the modules that read them
@@ -78,9 +80,6 @@ def main(options: Any) -> None:
 
 def export(options: Any) -> None:
     """Writes the run of the flags in the format --to. Its packages are looked for before the run is opened."""
-    from vaswani.infer.convert.folders import needed, new_folder
-    from vaswani.infer.runs import open_run
-
     with needed(f"--to={options.to}"):
         form = importlib.import_module(f"vaswani.infer.convert.{options.to}")
         save = form.write
@@ -100,8 +99,6 @@ def read(source: str, workdir: str, languages: Sequence[str] = (), tokenizer: st
 
     Of a multilingual one, it is for two `languages`; of one of CTranslate2, `tokenizer` names the subwords.
     """
-    from vaswani.infer.convert.folders import make_run, needed
-
     kind, _, path = source.partition(":")
     place = local_path(path, f"--from={source}")
     with needed(f"--from={kind}"):

@@ -13,6 +13,7 @@ All numbers are little-endian, and a string is its length as uint16, its bytes a
 """
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,7 +134,7 @@ def read_file(path: Path) -> ModelFile:
     return ModelFile(version, specification, revision, variables)
 
 
-def weights_of(path: Path, variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def weights_of(path: Path, variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns the weights by name, float32: those of 8 or 16 bits divided by their scales, which are left out.
 
     Scalars, which are settings, are left out, too.
@@ -158,7 +159,7 @@ def weights_of(path: Path, variables: dict[str, np.ndarray]) -> dict[str, np.nda
 def _dequantised(path: Path, name: str, array: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
     """Returns whole numbers divided by their scale, of the whole matrix or of each row."""
     if scale is None and array.dtype == np.int16:
-        scale = np.float32(_OLD_INT16_SCALE)
+        scale = np.array(_OLD_INT16_SCALE)
     rows = array.shape[:1]
     if scale is None or np.shape(scale) not in ((), (1,), rows) or not np.all(scale):
         raise UserError(f"{path}: damaged: {format_value(name)} is of {array.dtype}, and has no {SCALE[1:]} that fits")

@@ -112,7 +112,9 @@ def read(folder: Path, subwords: str = "") -> Imported:
     _tie(config, params, starts_from_zero, target.rows)
     if (folder / "vmap.txt").is_file():
         note(f"{folder / 'vmap.txt'} is ignored: any subword of the target may be written")
-    return Imported(path, config, _tokenizer(folder, subwords, source, target, description), nested(params))
+    tokenizer = _tokenizer(folder, subwords, source, target, description)
+    config.data.units = tokenizer.units
+    return Imported(path, config, tokenizer, nested(params))
 
 
 def _renamed(file: ModelFile) -> ModelFile:
@@ -238,6 +240,7 @@ def _tokenizer(
     """Returns the tokenizer of the two vocabularies, which may be one."""
     source_eos = description["add_source_eos"]
     models = _sentencepiece(folder, subwords)
+    sides: list[Tokenizer]
     if models is None:
         sides = [Symbols.of_pieces(side.pieces, source_eos=source_eos) for side in (source, target)]
     elif source is target:

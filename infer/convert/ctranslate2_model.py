@@ -71,7 +71,7 @@ class Opened(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, variables: Mapping[str, np.ndarray]) -> "Opened":
-        """Raises a `UserError` if rounded weights have no scales."""
+        """Returns what a file at `path` holds; raises `UserError` if rounded weights have no scales."""
         return cls(path, variables, Settings(path, variables), Weights(path, weights_of(path, variables)))
 
 
@@ -139,8 +139,8 @@ def _set_sizes(opened: Opened, model: ConfigDict, heads: int) -> None:
     path, _, settings, weights = opened
     model.d_model = weights.take("encoder/embeddings_0/weight", -1, -1).shape[1]
     model.d_ff = weights.take("encoder/layer_0/ffn/linear_0/weight", -1, model.d_model).shape[0]
-    model.h = settings.alike("num_heads", heads)
-    model.d_k = settings.alike("head_dim", None) or head_width(path, model.d_model, model.h)
+    model.h = int(settings.alike("num_heads", heads))
+    model.d_k = int(settings.alike("head_dim", 0)) or head_width(path, model.d_model, model.h)
     model.d_v = model.d_k
     shared = settings.alike("multi_query", 0) or settings.alike("multi_query_attention", 0)
     if shared or settings.alike("num_heads_kv", model.h) != model.h:
@@ -173,7 +173,7 @@ def _set_norms(opened: Opened, model: ConfigDict, epsilon: float | None) -> None
 
 
 def _activation(opened: Opened) -> str:
-    number = opened.settings.alike("activation", 0)
+    number = int(opened.settings.alike("activation", 0))
     name = ACTIVATIONS[number] if 0 <= number < len(ACTIVATIONS) else None
     if name and "encoder/layer_0/ffn/linear_0_noact/weight" in opened.weights:
         name = _GATED.get(name)
@@ -257,14 +257,14 @@ def _check_alibi(opened: Opened, h: int) -> None:
         expected_rh = alibi_table(h, len(table_rh) // (2 if causal else 4), causal=causal)
         is_alike = table_rh.shape == expected_rh.shape and _are_close(table_rh, expected_rh, relative=True)
         if not is_alike:
-            raise UserError(f"{opened.path}: {name} is not ALiBi's, whose biases alone are read")
+            raise UserError(f"{opened.path}: {name} is not ALiBi's; no other biases of attention are read")
 
 
 def _are_close(stored: np.ndarray, expected: np.ndarray, *, relative: bool = False) -> bool:
     """Returns whether a table is the expected one, up to the rounding of its type."""
     tolerance = _EXACT if stored.dtype == np.float32 else _ROUNDED
-    relation = {"rtol": tolerance, "atol": 0.0} if relative else {"rtol": 0.0, "atol": tolerance}
-    return np.allclose(stored.astype(np.float32), expected, **relation)
+    error = np.abs(stored.astype(np.float32) - expected)
+    return bool((error <= tolerance * (np.abs(expected) if relative else 1.0)).all())
 
 
 def _set_tables(opened: Opened, params: dict[str, np.ndarray], model: ConfigDict) -> None:
@@ -283,9 +283,10 @@ def _set_tables(opened: Opened, params: dict[str, np.ndarray], model: ConfigDict
             params.setdefault(name, theirs_ld)
         model.max_positions = min(len(params["source_positions"]), len(params["target_positions"]))
     for name in ("source_positions", "target_positions"):
-        table_ld = params.pop(name, None)
         if model.positions == "learned":
-            params[name] = table_ld[: model.max_positions]
+            params[name] = params[name][: model.max_positions]
+        else:
+            params.pop(name, None)
 
 
 def _are_ours(table_ld: np.ndarray) -> bool:

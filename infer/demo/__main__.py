@@ -15,8 +15,10 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import folders
+from vaswani.infer.demo.answers import Demo
 from vaswani.infer.demo.server import listen
 from vaswani.infer.options import define_decoding_flags, define_run_flags, start
+from vaswani.infer.runs import open_run
 
 
 def main(options: Any) -> None:
@@ -32,8 +34,6 @@ def main(options: Any) -> None:
         cure = "try another --port" if is_the_port else "--host must be an address of this machine"
         raise UserError(f"--host={options.host} --port={options.port}: {error.strerror}; {cure}") from error
     print("loading ...", file=sys.stderr, flush=True)
-    from vaswani.infer.demo.answers import Demo  # only now: jax takes a while
-    from vaswani.infer.runs import open_run
 
     workdirs = folders("workdir", options.workdir)
     runs = [open_run(workdir, options.checkpoint) for workdir in workdirs]

@@ -20,6 +20,7 @@ from vaswani.infer.translate.options import Decoding, chosen
 from vaswani.infer.translate.translator import Hypothesis, Translator, source_sentences
 from vaswani.keys import short_names
 from vaswani.run.averaging import named_steps
+from vaswani.run.sharding import data_mesh, place_params
 from vaswani.search.beam import length_penalty
 
 NBEST = 5
@@ -63,7 +64,7 @@ class Demo:
             search = options | {"beam": beam}
             decoding = chosen(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
-            on_device = run._replace(params=finite(run))
+            on_device = run._replace(params=place_params(data_mesh(), finite(run)))
             words = reader.submit(training_words, run.config)
             self._runs.append(_Shown(name, on_device, decoding, translator, words))
 

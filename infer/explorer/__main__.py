@@ -16,7 +16,9 @@ from typing import Any
 from absl import flags
 
 from vaswani.files import output_file, write_text, writing
+from vaswani.infer.explorer.export import as_json, page, spaced
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
 
 
 def check(options: Any) -> None:
@@ -26,9 +28,6 @@ def check(options: Any) -> None:
 
 def main(options: Any) -> None:
     """Writes the page of a run."""
-    from vaswani.infer.explorer.export import as_json, page, spaced
-    from vaswani.infer.runs import open_run
-
     output = output_file("output", options.output, (".html",))
     model_run = open_run(options.workdir, options.checkpoint)
     steps = spaced(model_run, options.checkpoints) if options.checkpoints else []

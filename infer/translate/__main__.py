@@ -46,8 +46,13 @@ from vaswani.infer.options import (
     start,
     within_limits,
 )
+from vaswani.infer.runs import as_one, open_runs
 from vaswani.infer.translate.consensus import METRICS
+from vaswani.infer.translate.explain import explained
 from vaswani.infer.translate.options import Sampling
+from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
+from vaswani.infer.translate.translator import Translator
+from vaswani.run.sharding import data_mesh, place_params
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program
@@ -180,13 +185,6 @@ def define_sampling_flags() -> None:
 
 def main(options: Any) -> None:
     """Translates standard input with a run, or with an ensemble of runs."""
-    import jax
-
-    from vaswani.infer.runs import as_one, open_runs
-    from vaswani.infer.translate.explain import explained
-    from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
-    from vaswani.infer.translate.translator import Translator
-
     runs = open_runs(options.workdir, options.checkpoint)
     sampling = None
     if options.sample:
@@ -195,7 +193,7 @@ def main(options: Any) -> None:
     chosen = decoding(options, runs[0].config, nbest=options.nbest, sampling=sampling, **rules)
 
     model_config, params = as_one(runs)
-    params = jax.device_put(params)
+    params = place_params(data_mesh(), params)
     tokenizer = runs[0].tokenizer
     translator = Translator(
         model_config,

@@ -6,6 +6,10 @@ Samples stand for the model's distribution (Eikema and Aziz 2020), so each of th
 from collections import Counter
 from collections.abc import Sequence
 
+from sacrebleu.metrics import CHRF
+
+from vaswani.infer.scores.bleu import scorer as bleu_of
+
 METRICS = ("chrf", "bleu")
 
 
@@ -15,10 +19,6 @@ def consensus(texts: Sequence[str], metric: str, language: str = "") -> int:
     `metric` is one of `METRICS`, of sacrebleu: chrF2, or BLEU with only the n-grams that a sentence has, and the
     tokeniser of the texts' language. Two empty texts agree.
     """
-    from sacrebleu.metrics import CHRF  # only now: translating by search never needs it
-
-    from vaswani.infer.scores.bleu import scorer as bleu_of
-
     scorer = CHRF() if metric == "chrf" else bleu_of(language, effective_order=True)
     counts = Counter(texts)  # a text that occurs twice is scored once
 

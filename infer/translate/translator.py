@@ -1,8 +1,9 @@
 """Translates any number of lines of any length; translation i is that of line i.
 
 Lines are sorted by length into a few static shapes: rows of 32, 64, 128, .. source subwords, each with one full and one
-small batch size, so that little is compiled, and nothing again when the parameters change. The length of a row depends
-only on its line, and each sentence is searched independently, so the other rows of a batch never change a translation.
+small batch size, or a single row where a call has few lines, so that little is compiled, and nothing again when the
+parameters change. The length of a row depends only on its line, and each sentence is searched independently, so the
+other rows of a batch never change a translation.
 On a CPU several batches are translated at once, each in a thread of its own.
 """
 
@@ -175,9 +176,9 @@ class Translator:
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
             rows += [_Row(line, [*ids, *self.tokenizer.source_end]) for ids in pieces]
 
-        # The parameters once, where the mesh has them; then all rows, by length.
+        # The parameters where the mesh has them, unless they are there; then all rows, by length.
         with jax.set_mesh(self._mesh):
-            placed = place_params(self._mesh, params)
+            placed = params if _are_placed(params, self._mesh) else place_params(self._mesh, params)
             row_hypotheses = self._translate_rows(placed, rows, required_of, progress)
 
         # Back to lines: the pieces of each in their order.
@@ -238,11 +239,12 @@ class Translator:
         """Returns the hypotheses of each row."""
         sources = [row.ids for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
-        # Rows of similar lengths share a batch, so that little of it is padding.
+        # Rows of similar lengths share a batch, so that little of it is padding. A few are each searched by themselves:
+        # a batch of one row takes a fifth of the time of a small one.
         batches = length_batches(
             [len(source) for source in sources],
             self._row_lengths,
-            tokens=self._batch_tokens,
+            tokens=1 if len(rows) <= self._at_once else self._batch_tokens,
             multiple=row_parts(self._mesh),
             small=SMALL_SHARE,
         )
@@ -255,9 +257,10 @@ class Translator:
         # One batch at a time, or on one CPU several (`AT_ONCE`). A line is done with its last piece.
         pieces_left = Counter(row.line for row in rows)
         done = 0
-        threads = ThreadPoolExecutor(self._at_once)
+        threads = ThreadPoolExecutor(self._at_once)  # which starts none before it is given work
+        decoded = threads.map(decode, batches) if len(batches) > 1 else map(decode, batches)
         try:
-            for batch, hypotheses in zip(batches, threads.map(decode, batches), strict=True):
+            for batch, hypotheses in zip(batches, decoded, strict=True):
                 for member, hypotheses_of_row in zip(batch.members, hypotheses, strict=True):
                     row_hypotheses[member] = hypotheses_of_row
                     line = rows[member].line
@@ -345,6 +348,13 @@ class Translator:
         """Returns the hypotheses of one row; an empty one if the parameters are not finite and there is none."""
         hypotheses = hypotheses_of(outputs, row, self.tokenizer.decode)
         return hypotheses or [NOTHING._replace(score=-np.inf, log_prob=-np.inf)]
+
+
+def _are_placed(params: Any, mesh: Mesh) -> bool:
+    """Returns whether parameters are arrays of this mesh already; there is one way to shard them over it."""
+    return all(
+        isinstance(leaf, jax.Array) and getattr(leaf.sharding, "mesh", None) == mesh for leaf in jax.tree.leaves(params)
+    )
 
 
 def hypotheses_of(outputs: Hypotheses, row: int, text_of: Callable[[tuple[int, ...]], str]) -> list[Hypothesis]:

@@ -22,17 +22,16 @@ from typing import Any
 from absl import flags
 
 from vaswani.infer.options import define_run_flags, start
+from vaswani.infer.runs import open_run
+from vaswani.paper.heads.ablation import ablate, ablation_text, check_own_layers
+from vaswani.paper.heads.measure import direction, measure_heads, save
+from vaswani.paper.heads.sample import sample
+from vaswani.paper.heads.seeds import seeds_text
+from vaswani.paper.heads.text import heads_text
 
 
 def main(options: Any) -> None:
     """Measures the heads of each run, saves the result in it, and prints it."""
-    from vaswani.infer.runs import open_run
-    from vaswani.paper.heads.ablation import ablate, ablation_text, check_own_layers
-    from vaswani.paper.heads.measure import direction, measure_heads, save
-    from vaswani.paper.heads.sample import sample
-    from vaswani.paper.heads.seeds import seeds_text
-    from vaswani.paper.heads.text import heads_text
-
     several = len(options.workdir) > 1
     results = []
     for workdir in options.workdir:

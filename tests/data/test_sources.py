@@ -262,7 +262,7 @@ def test_tfds_says_what_to_do(tmp_path: Path) -> None:
 
 def test_reading_needs_neither_tfds_nor_tensorflow() -> None:
     code = (
-        "import sys, data.pipeline, data.sources; "
+        "import sys, vaswani.data.pipeline, vaswani.data.sources; "
         "print([m for m in sys.modules if m in ('tensorflow', 'tensorflow_datasets', 'pyarrow', 'jax')])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

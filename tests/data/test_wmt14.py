@@ -31,7 +31,7 @@ PathFinder.find_spec = lambda name, *rest: None if name == "tensorflow" else fin
 ours = {url: UrlInfo(size, sha256, None) for url, size, sha256 in %s}
 assert ours.keys() <= Wmt14Translate.url_infos.keys()
 Wmt14Translate.url_infos = ours
-runpy.run_module("data.prepare", run_name="__main__", alter_sys=True)
+runpy.run_module("vaswani.data.prepare", run_name="__main__", alter_sys=True)
 """
 
 

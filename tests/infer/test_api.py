@@ -20,6 +20,7 @@ from vaswani.infer.api import LoadedRun
 from vaswani.infer.attention.maps import attention_maps
 from vaswani.infer.scores import bleu
 from vaswani.infer.translate.translator import translate_one
+from vaswani.run.sharding import data_mesh
 
 SOURCES, REFERENCES = [x for x, _ in tiny.PAIRS], [y for _, y in tiny.PAIRS]
 
@@ -223,7 +224,7 @@ def test_maps_are_of_the_given_target_or_the_models_own(model: LoadedRun) -> Non
 
 
 def test_importing_the_package_loads_no_jax() -> None:
-    code = "import sys, infer, infer.score; sys.exit('jax' in sys.modules)"
+    code = "import sys, vaswani.infer.score; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
 
 
@@ -236,7 +237,7 @@ def test_the_readme_shows_the_documented_example() -> None:
 
 
 def test_parameters_are_on_the_device_before_the_first_call(model: LoadedRun) -> None:
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(model.run.params))
+    assert all(leaf.sharding.mesh == data_mesh() for leaf in jax.tree.leaves(model.run.params))
 
 
 def test_the_language_of_the_corpus_may_name_a_country(model: LoadedRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,8 +302,10 @@ def test_without_an_eos_a_source_is_only_its_words(write: Callable[..., Path], t
     folder = write(extra={"with_source_eos": np.int8(0)})
     (folder / "tokenizer.model").unlink()
     make_run(tmp_path / "run", read(folder))
-    text = open_run(str(tmp_path / "run"), None, "translation").tokenizer
+    run = open_run(str(tmp_path / "run"), None, "translation")
+    text = run.tokenizer
     assert isinstance(text, Symbols)
+    assert run.config.data.units == text.units == "words"
     pieces = text.pieces(range(300, 303))
     assert text.source_ids(" ".join(pieces)) == [300, 301, 302]
     corpus = tmp_path / "corpus.tsv"
@@ -422,6 +424,18 @@ def test_a_run_of_words_without_an_eos_is_exported_as_it_was(tmp_path: Path, mon
     assert "sentencepiece" not in (folder / "README.md").read_text()
     pairs = [("7 8 9 7", "11 12"), ("300", "3")]
     assert difference(log_probs(again, pairs), theirs(folder, pairs)) < CLOSE
+
+
+def test_subwords_of_another_make_are_exported_with_their_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = random_run(N=1, d_k=4, d_v=4, h=2)
+    content = run.tokenizer.content
+    pieces = [*SPECIALS, *run.tokenizer.pieces(range(4, run.tokenizer.vocab_size))]
+    run = run._replace(text=Marian.of(pieces, content, content, source_eos=False))
+    again = run_of(read(exported(run, tmp_path, "float32", monkeypatch)))
+    assert again.tokenizer.sha256 == run.tokenizer.sha256
+    assert (tmp_path / "tokenizer.model").read_bytes() == content
 
 
 # Models of other makes

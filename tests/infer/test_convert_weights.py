@@ -283,7 +283,7 @@ def test_a_setting_that_no_model_has_is_named(family: str, settings: dict, expec
 def test_pixels_are_normalised_by_finite_numbers(key: str, wrong: float, tmp_path: Path) -> None:
     foreign.make("vit", tmp_path / "vit")
     foreign.change_json(tmp_path / "vit" / "preprocessor_config.json", **{key: [0.5, wrong, 0.5]})
-    expected = rf"{key}(\[1\])? is (\[0\.5, (nan|inf), 0\.5\]; it must be|a number of more than 64 bits)"
+    expected = rf"{key} is \[0\.5, (nan, 0\.5\]|inf, 0\.5\]|10+\.\.\.); it must be a list of numbers"
     with pytest.raises(UserError, match=expected):
         huggingface.read(tmp_path / "vit")
 
@@ -369,7 +369,7 @@ def test_half_of_a_surrogate_pair_is_no_piece(tmp_path: Path) -> None:
     vocabulary = json.loads((tmp_path / "marian" / "vocab.json").read_text())
     number = vocabulary.pop(next(piece for piece in vocabulary if piece not in ("<unk>", "</s>", "<pad>")))
     (tmp_path / "marian" / "vocab.json").write_text(json.dumps(vocabulary | {"\ud800": number}))
-    with pytest.raises(UserError, match=r"the name of \.'\\ud800' is not Unicode$"):
+    with pytest.raises(UserError, match=r"one of its texts is not Unicode \('\\ud800'\)$"):
         huggingface.read(tmp_path / "marian")
 
 

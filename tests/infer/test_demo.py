@@ -8,7 +8,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -213,10 +212,7 @@ def test_a_length_is_warmed_up_once_and_never_while_another_answer_is_on_its_way
     assert answered == ["a", long]
 
 
-def test_a_port_that_is_taken_is_refused_before_jax_is_loaded(
-    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "vaswani.infer.demo.answers", None)  # importing it now fails
+def test_a_port_that_is_taken_is_refused_before_the_run_is_opened(server: ThreadingHTTPServer) -> None:
     port = server.server_address[1]
     with pytest.raises(UserError, match=rf"^--host=127.0.0.1 --port={port}: .*; try another --port$"):
         main(SimpleNamespace(host="127.0.0.1", port=port, workdir="no run", checkpoint=None))

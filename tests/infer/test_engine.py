@@ -68,7 +68,7 @@ def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.Mo
     tokenizer.sha256 = "x"
     other = run._replace(text=tokenizer, workdir=Path("other"))
     monkeypatch.setattr(
-        "vaswani.infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
+        "vaswani.infer.align.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
     )
     with pytest.raises(UserError, match="other have different tokenizers; an ensemble must share one"):
         open_runs(f"{run.workdir},other")
@@ -167,8 +167,8 @@ def test_alignments_are_of_the_decoders_last_layer_unless_asked(
     options = {**files, "workdir": "run", "checkpoint": "latest", "layer": asked}
     deep = run._replace(model_config=dataclasses.replace(run.model_config, N=layers))
     chosen = []
-    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda workdir, checkpoint: deep)
-    monkeypatch.setattr("vaswani.infer.attention.alignment.align", lambda run, pairs, layer: chosen.append(layer) or [])
+    monkeypatch.setattr("vaswani.infer.align.open_run", lambda workdir, checkpoint: deep)
+    monkeypatch.setattr("vaswani.infer.align.align", lambda run, pairs, layer: chosen.append(layer) or [])
     align_command.main(SimpleNamespace(**options))
     assert chosen == [expected]
 

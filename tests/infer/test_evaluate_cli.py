@@ -459,7 +459,7 @@ def test_references_whose_file_names_no_language_are_in_that_of_the_run(
 ) -> None:
     run = tiny.random_run()
     run.config.data.train = "text:x.{en,zh}"
-    monkeypatch.setattr("vaswani.infer.runs.open_runs", lambda *arguments: [run])
+    monkeypatch.setattr("vaswani.infer.__main__.open_runs", lambda *arguments: [run])
     asked: list[Sentences] = []
 
     def evaluate(model_run: object, sentences: Sentences, *arguments: object, **options: object) -> tuple:
@@ -497,9 +497,9 @@ def test_parameters_that_are_not_finite_score_nothing(
         (tmp_path / name).write_text("The dog sleeps.\n")
     source, target = str(tmp_path / "a.en"), str(tmp_path / "a.de")
     given = {"workdir": "run", "checkpoint": None, "source": source}
-    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *_: not_finite)
+    monkeypatch.setattr("vaswani.infer.rescore.open_run", lambda *_: not_finite)
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         rescore.main(SimpleNamespace(**given, target=target, nbest=None))
-    monkeypatch.setattr("vaswani.infer.runs.open_runs", lambda *_: [run, not_finite])
+    monkeypatch.setattr("vaswani.infer.__main__.open_runs", lambda *_: [run, not_finite])
     with pytest.raises(UserError, match=r"the parameters of this run are not finite$"):
         command.evaluate_translations(SimpleNamespace(**given, reference=target, corpus=None, split=None))

@@ -82,7 +82,7 @@ def test_a_line_that_is_too_long_for_the_model_is_named_before_any_is_read(
     main: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tiny.random_run(N=1, positions="learned", max_positions=20)
-    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *arguments: run)
+    monkeypatch.setattr(f"{main.__module__}.open_run", lambda *arguments: run)
     (tmp_path / "in").write_text("The dog.\n" + "dog " * 30 + "\nA cat.\n")
     (tmp_path / "out").write_text("Der Hund.\nHund\nKatze.\n")
     files = {"source": str(tmp_path / "in"), "target": str(tmp_path / "out"), "nbest": None}

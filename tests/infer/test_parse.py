@@ -179,7 +179,7 @@ def test_a_run_of_every_task_that_translates_may_parse(task: str, monkeypatch: p
     def opened(workdir: str, checkpoint: str, tasks: tuple[str, ...] = ("translation",)) -> Run:
         raise UserError("it is opened" if task in tasks else "it is refused")
 
-    monkeypatch.setattr("vaswani.infer.runs.open_run", opened)
+    monkeypatch.setattr("vaswani.infer.parse.open_run", opened)
     flags = dict.fromkeys(("parameters", "trees", "checkpoint", "coordinator", "processes", "process"))
     options = SimpleNamespace(workdir="run", **flags)
     with pytest.raises(UserError, match=r"^it is opened$"):
@@ -219,7 +219,7 @@ def test_other_parameters_replace_no_record(workdir: Path, tmp_path: Path, monke
     def reported(options: Any, run: Run, record: dict, lines: list[str], table: Any, kind: str = "") -> None:
         kinds.append(kind)
 
-    monkeypatch.setattr("vaswani.infer.evaluate.record.report", reported)
+    monkeypatch.setattr("vaswani.infer.parse.report", reported)
     monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: ({}, []))
     for parameters in (None, str(tmp_path / "other.prm")):
         run_here(workdir=str(workdir), split="test", parameters=parameters)

@@ -116,7 +116,7 @@ def test_as_many_positions_are_searched_at_a_time_as_the_flag_says(
     given: int | None, searched: int | None, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("vaswani.infer.translate.translator.Translator", translator)
+    monkeypatch.setattr("vaswani.infer.translate.__main__.Translator", translator)
     flags = Options(
         workdir=str(run.workdir),
         checkpoint="latest",

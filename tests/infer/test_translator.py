@@ -24,6 +24,7 @@ from vaswani.infer.translate.options import Decoding, Sampling, full_batch
 from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join, source_sentences
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import init_params
+from vaswani.run.sharding import data_mesh, place_params
 from vaswani.search.state import Hypotheses
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
@@ -82,6 +83,27 @@ def test_a_cpu_translates_several_batches_at_once(config, tokenizer, params, opt
     translator._find = find
     translator.translate(params, LINES[:28])  # a batch each: a multiple of 4, of 2 and of 1
     assert len(seen) == 28 and max(seen) == expected
+
+
+@pytest.mark.parametrize(("lines", "sizes"), [(1, {1}), (4, {1}), (5, {8})])
+def test_a_few_lines_are_a_batch_each_and_placed_parameters_are_taken_as_they_are(
+    config, tokenizer, params, monkeypatch, lines, sizes
+):
+    translator = make(config, tokenizer, batch_tokens=1_024)
+    seen = set()
+
+    def find(given, inputs_bs):
+        assert given["embed"] is placed["embed"]
+        seen.add(len(inputs_bs))
+        return Hypotheses(inputs_bs[:, None], *(inputs_bs[:, :1] for _ in range(3)))
+
+    placed = place_params(data_mesh(), params)
+    monkeypatch.setattr("vaswani.infer.translate.translator.place_params", None)
+    translator._find = find
+    translator.translate(placed, LINES[:lines])
+    assert seen == sizes
+    with pytest.raises(TypeError):
+        translator.translate(jax.tree.map(np.asarray, params), LINES[:lines])
 
 
 def test_devices_that_work_together_translate_one_batch_at_a_time(config, tokenizer):

@@ -441,8 +441,8 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
 
 def test_layers_that_share_their_parameters_are_refused_before_heads_are_measured(monkeypatch: pytest.MonkeyPatch):
     run = tiny.random_run(share_layers=True)
-    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda workdir, checkpoint: run)
-    monkeypatch.setattr("vaswani.paper.heads.measure.measure_heads", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr("vaswani.paper.heads.__main__.open_run", lambda workdir, checkpoint: run)
+    monkeypatch.setattr("vaswani.paper.heads.__main__.measure_heads", lambda *arguments: pytest.fail("measured"))
     options = SimpleNamespace(workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0)
     with pytest.raises(UserError, match="its layers share their parameters"):
         main(options)

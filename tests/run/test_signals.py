@@ -311,7 +311,7 @@ lock = threading.Lock()
 lock.acquire()
 threading.Thread(target=lock.acquire).start()
 sys.argv = ["train", *sys.argv[1:]]
-runpy.run_module("train", run_name="__main__", alter_sys=True)
+runpy.run_module("vaswani.train", run_name="__main__", alter_sys=True)
 """
 
 

@@ -359,7 +359,7 @@ def untrained(folder: Path) -> Run:
 
 
 def test_an_empty_corpus_is_not_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vaswani.infer.runs.open_run", lambda *_, **__: untrained(tmp_path))
+    monkeypatch.setattr("vaswani.infer.patches.open_run", lambda *_, **__: untrained(tmp_path))
     options = {"workdir": str(tmp_path), "checkpoint": None, "split": "test", "corpus": "", "image": 0}
     with pytest.raises(UserError, match=r"^images '': write digits:SPLIT, mnist1d:SPLIT or idx:IMAGES,LABELS"):
         vaswani.infer.patches.main(SimpleNamespace(**options, output=str(tmp_path / "patches.png")))

@@ -76,7 +76,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_training_imports_no_package_that_it_does_not_use() -> None:
     """A tracker without its flag; and PyTorch, which tensorboardX would import for a type hint."""
-    code = "import sys, train.loop; print(sorted({'wandb', 'mlflow', 'torch'} & sys.modules.keys()))"
+    code = "import sys, vaswani.train.loop; print(sorted({'wandb', 'mlflow', 'torch'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 

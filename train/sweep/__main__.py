@@ -25,6 +25,7 @@ from vaswani.data.splits import other_corpora
 from vaswani.errors import UserError, note
 from vaswani.files import folder, in_bucket, output_folder
 from vaswani.train.check import check
+from vaswani.train.sweep import command
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "the experiment", lock_config=True)
 flags.DEFINE_string("workdir", None, "folder of the sweep; made if absent")
@@ -76,7 +77,6 @@ def main(argv: list[str]) -> int:
         workdir = output_folder("workdir", options.workdir)
     if in_bucket(workdir) and options.storage is None:
         raise UserError(f"--workdir={workdir}: a study in SQLite cannot be in a bucket: give a database, --storage=URL")
-    from vaswani.train.sweep import command  # only now: a mistyped key is not worth loading jax
 
     try:
         if showing:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.errors import UserError
+from vaswani.infer.attention.drawing import save
 from vaswani.train.sweep.point import PointStatus
 from vaswani.train.sweep.ranking import best_of, differing_keys
 
@@ -41,8 +42,6 @@ def draw(
       UserError: nothing has been validated yet, or the file cannot be written.
     """
     from matplotlib.figure import Figure
-
-    from vaswani.infer.attention.drawing import save
 
     validated = [point for point in points if point.nll]
     if not validated:
