@@ -9,7 +9,7 @@ from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.model.block import ACTIVATIONS, layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import Embedding, logits_of, position_table, table
-from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.noise import Noise, fold
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens

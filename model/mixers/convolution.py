@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.masks import NO_SEGMENT, Mask
-from vaswani.model.mixers.attention import add_bias
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.mixers.state import BeamState, newest
 from vaswani.model.noise import Noise
 

@@ -15,8 +15,8 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
-from vaswani.run.folder import model_config
 from vaswani.table import Table, difference, mean, number, spread
+from vaswani.tasks.config import model_config
 
 FILE = "configs/ablations.py"
 SETTING = "perplexity: of a subword, without label smoothing; development set, no checkpoints averaged"

@@ -25,13 +25,14 @@ from vaswani.infer.evaluate.sentences import open_sentences
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import Decoding
-from vaswani.model import recurrent_translator
+from vaswani.model.baselines import recurrent_translator
+from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator, init_params
-from vaswani.run.folder import model_config
+from vaswani.model.translation import init_params
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
 from vaswani.tasks import TRANSLATION
+from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
 from vaswani.train import loop
 from vaswani.train.check import check

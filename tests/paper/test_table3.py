@@ -14,8 +14,8 @@ from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
 from vaswani.paper.tables import table3, trend
-from vaswani.run.folder import model_config
 from vaswani.table import Table
+from vaswani.tasks.config import model_config
 
 EMPTY = Records([], [], [], [])
 

@@ -13,9 +13,9 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from tests.slow import slow_but
 from vaswani.data.batching import Batch
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens

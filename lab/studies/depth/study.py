@@ -18,8 +18,8 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.table3 import parameters
 from vaswani.paper.tables.trend import by_seed, differences_by_seed, paired_differences, shown_p_value
-from vaswani.run.folder import model_config
 from vaswani.table import Table, number
+from vaswani.tasks.config import model_config
 from vaswani.train.aot.flops import forward_flops
 
 FILE = "lab/studies/depth/design.py"

@@ -17,8 +17,8 @@ from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
-from vaswani.run.folder import model_config
 from vaswani.table import NOT_RUN, Table, spread
+from vaswani.tasks.config import model_config
 
 FILE = "lab/studies/extrapolation/design.py"
 ROWS = Rows(configs(FILE, POSITIONS), measure="nll_by_position")

@@ -20,8 +20,8 @@ from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.drawing import drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import load
-from vaswani.run.folder import model_config
 from vaswani.table import NOT_RUN, Table, number, spread
+from vaswani.tasks.config import model_config
 
 FILE = "lab/studies/scaling/design.py"
 ABOUT = "Scaling laws, nats a token"

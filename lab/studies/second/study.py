@@ -32,8 +32,8 @@ from vaswani.paper.tables.trend import (
     rank_correlation,
     redrawn,
 )
-from vaswani.run.folder import model_config
 from vaswani.table import NOT_RUN, Table, number
+from vaswani.tasks.config import model_config
 
 FILE = "lab/studies/second/design.py"
 NAMES = ("base", *(name for name in TABLE3 if name != "base"))
