@@ -18,7 +18,7 @@ WIDTHS = {"fixed": 218, "additive": 192, "dot": 218}  # d_model, which two netwo
 
 
 def get_config(kind: str = "additive") -> ConfigDict:
-    """Returns the run; `kind` is what the decoder knows of the source, see model/recurrent_translator.py.
+    """Returns the run; `kind` is what the decoder knows of the source, see model/baselines/recurrent_translator.py.
 
     Raises:
       ValueError: there is no such kind.

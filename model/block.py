@@ -10,6 +10,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 from vaswani.model.mixers.attention import MultiHeadAttention
 from vaswani.model.mixers.convolution import GatedConvolution
@@ -184,12 +185,12 @@ class Block(nn.Module):
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
         mask: Mask | None,
-        cache: Any = None,
+        cache: Cache | None = None,
         memory: KeysValues | None = None,
         memory_mask: Mask | None = None,
         noise: Noise | None = None,
         shared: tuple[Array, ...] = (),
-    ) -> tuple[Float[Array, "b t d"], Any, Weights]:
+    ) -> tuple[Float[Array, "b t d"], Cache | None, Weights]:
         """Returns the output, the cache of the mixer with x, and the attention weights.
 
         As in a mixer (see `model.mixers`), x are whole rows, or without a mask one more token of each beam.
@@ -219,7 +220,7 @@ class Block(nn.Module):
         """Returns the keys and values of cross-attention to an encoder's output."""
         return self.cross_attention.keys_values(x_bsd, positions_bs)
 
-    def init_cache(self, rows: int, beams: int, slots: int) -> Any:
+    def init_cache(self, rows: int, beams: int, slots: int) -> Cache:
         """Returns an empty cache of the mixer."""
         return self.mixer.init_cache(rows, beams, slots)
 

@@ -1,9 +1,22 @@
 """What decoding asks of a model besides logits: how long an output may be, and beams that continue other beams."""
 
+from typing import Protocol, runtime_checkable
+
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from vaswani.ids import PAD
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """What a model or a mixer remembers of the tokens so far, for m beams of each sentence; a pytree."""
+
+    def select(self, parents_bm: Int[Array, "b m"]) -> "Cache":
+        """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
+
+    def grow(self, slots: int) -> "Cache":
+        """Returns the cache padded to `slots` slots; itself, if its size does not depend on them."""
 
 
 def translation_limits(
@@ -11,7 +24,7 @@ def translation_limits(
 ) -> tuple[Int[Array, " b"], int]:
     """Returns the most output tokens, EOS included, for each sentence, and for any sentence in a row this long.
 
-    `limit` is the model's longest row, if any (`NoPositions.limit`).
+    `limit` is the model's longest row, if any (`ModelConfig.limit`).
 
     Raises:
       ValueError: `extra_length` leaves no room for even one token.

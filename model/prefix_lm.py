@@ -4,13 +4,11 @@ The source is the prefix of the target's own sentence. It is read like an encode
 or with `config.prefix` "causal" like a language model's text.
 """
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from vaswani.ids import BOS, PAD
-from vaswani.model.config import ModelConfig
 from vaswani.model.decoding import translation_limits
 from vaswani.model.embed import logits_of
 from vaswani.model.language_model import EMBED, STACK, DecoderOnly, PromptCache
@@ -76,9 +74,3 @@ def joined(source: Tokens, target: Tokens) -> Tokens:
         jnp.concatenate([source.segments_bt, target.segments_bt], axis=1),
         jnp.concatenate([source.positions_bt, positions_bt], axis=1),
     )
-
-
-def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
-    """Returns new float32 parameters, drawn as those of `model.transformer`."""
-    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
-    return jax.jit(PrefixLM(config).init)(key, token, token)["params"]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from vaswani.model.block import Block, Residual, Weights, layer_norm
 from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 from vaswani.model.mixers.kernels import chosen
 from vaswani.model.mixers.kv_cache import KeysValues, StoredKeysValues
@@ -35,7 +36,7 @@ class StackCache(NamedTuple):
     The memory's keys and values are stored once per sentence and shared by its beams.
     """
 
-    blocks: tuple[Any, ...]  # of each block's mixer
+    blocks: tuple[Cache, ...]  # of each block's mixer
     stored: tuple[StoredKeysValues, ...]  # of each block's memory
     memory_segments_bs: Int[Array, "b s"] | None
 

@@ -17,8 +17,6 @@ from ml_collections import ConfigDict
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.machine import cpu_info, cpus
-from vaswani.model.config import ModelConfig
-from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.run.config import read_config
 from vaswani.run.distributed import is_main
 from vaswani.run.lock import NAME as LOCK
@@ -28,26 +26,6 @@ from vaswani.run.unchanged import PATHS, differences, has_same_content
 
 _ROOT = Path(__file__).resolve().parent.parent  # the clone, or `vaswani` where it is installed
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "sentencepiece", "ml_collections")
-
-
-def model_config(cfg: ConfigDict, vocab_size: int, source_vocab_size: int | None = None) -> Any:
-    """Returns `config.model` as the model's own frozen type, `ModelConfig` or of recurrent networks `RecurrentConfig`.
-
-    With `data.share_vocabulary=False`, `vocab_size` is the target's, and the source's too if that is not given.
-
-    Raises:
-      UserError: the model's `ValueError`.
-    """
-    keys = cfg.model.to_dict()
-    if not cfg.data.share_vocabulary:
-        keys["source_vocab_size"] = source_vocab_size or vocab_size
-    try:
-        if cfg.model.recurrent != "none":
-            return RecurrentConfig.of(vocab_size, keys)
-        del keys["recurrent"], keys["cell"]
-        return ModelConfig(vocab_size, **keys)
-    except ValueError as error:
-        raise UserError(f"config: {error}") from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import CommonConfig
+from vaswani.model.decoding import Cache
 from vaswani.model.translation import translation_model
 from vaswani.search.state import Model
 
@@ -14,7 +15,7 @@ from vaswani.search.state import Model
 class Caches(NamedTuple):
     """The cache of every member."""
 
-    members: tuple[Any, ...]
+    members: tuple[Cache, ...]
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "Caches":
         """Returns the caches in which each beam continues the given parent."""
@@ -44,7 +45,7 @@ class Ensemble(NamedTuple):
             steps.append(most)
         return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
-    def apply(self, variables: dict[str, Any], *arguments: Any, method: str = "") -> Any:
+    def apply(self, variables: dict[str, Any], *arguments: Any, method: str | None = None) -> Any:
         """Does what a Flax module's `apply` does: `start`, `step` or, without a method, mean log-probabilities."""
         members = list(zip(self.members, variables["params"], strict=True))
         # All begin with the same token; each has a cache of its own.
@@ -76,7 +77,7 @@ def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
     return jnp.mean(jnp.stack(log_probs), axis=0)
 
 
-def model_or_ensemble(config: CommonConfig | tuple[CommonConfig, ...]) -> Any:
+def model_or_ensemble(config: CommonConfig | tuple[CommonConfig, ...]) -> Model:
     """Returns the model of a config; of several, their ensemble."""
     if isinstance(config, tuple):
         return Ensemble(tuple(map(translation_model, config)))

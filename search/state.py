@@ -1,25 +1,37 @@
 """What beam search and sampling share: a batch of hypotheses that grow by one token per step.
 
-The model is a Flax module, or an `Ensemble` of several, with three methods. `output_limits(inputs, extra_length)`
-returns the most tokens of each output, and of any; `start(inputs, beams, slots)` the first token of each search, and
-the cache of what is before it; `step(token_bm, step, cache)` the logits after the next token of each beam, and the
-updated cache. The cache has `select(parents)`, which makes each beam continue the given parent, and `grow(slots)`.
-Inputs are rows of ids; a row of zeros is skipped at no cost.
+The model is a `Model`: a Flax module, or an `Ensemble` of several. Inputs are rows of ids; a row of zeros is skipped at
+no cost.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.ids import BOS, EOS, PAD
-from vaswani.model.decoding import take_beams
+from vaswani.model.decoding import Cache, take_beams
 
-Model = Any  # with the methods above
 P = ParamSpec("P")
 FIRST_STEPS = 24  # the cache's initial size, in steps
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What a search asks of a model.
+
+    Two more methods are called by `apply`, with its parameters: `start(inputs_bs, beams, slots)` returns the first
+    token of each search [b] and the `Cache` of what is before it; `step(token_bm, step, cache)` the logits [b,m,v] of
+    what follows the next token of each beam, and the updated cache.
+    """
+
+    def output_limits(self, inputs_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
+        """Returns the most output tokens, EOS included, of each row, and of any."""
+
+    def apply(self, variables: Any, *arguments: Any, method: Any = None) -> Any:
+        """Returns what a method gives with these parameters, or without one the logits of whole rows."""
 
 
 class Hypotheses(NamedTuple):
@@ -41,7 +53,7 @@ class SearchState(NamedTuple):
     token_bm: Int[Array, "b m"]
     log_probs_bm: Float[Array, "b m"]
     ids_bmt: Int[Array, "b m t"]
-    cache: Any  # the model's
+    cache: Cache  # the model's
     finished: Hypotheses
 
     @property
@@ -79,7 +91,7 @@ def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, s
     )
 
 
-def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Array, "b m v"], Any]:
+def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Array, "b m v"], Cache]:
     """Feeds each beam's newest token; returns the logits and the updated cache."""
     return model.apply({"params": params}, state.token_bm, state.step, state.cache, method="step")
 

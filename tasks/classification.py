@@ -13,8 +13,8 @@ from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.model.config import ModelConfig
 from vaswani.model.masked_lm import MaskedLM, init_params
-from vaswani.run.folder import model_config
 from vaswani.tasks import texts
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Evaluation, Example, Objective, Task
 
 

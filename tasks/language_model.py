@@ -9,8 +9,8 @@ from vaswani.data.batching import TextBatch
 from vaswani.data.pipeline import text_batches
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel, init_params
-from vaswani.run.folder import model_config
 from vaswani.tasks import texts
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Example, Objective, Task
 
 

@@ -9,8 +9,8 @@ from vaswani.data.batching import Batch
 from vaswani.ids import PAD
 from vaswani.model.config import ModelConfig
 from vaswani.model.masked_lm import MaskedLM, init_params
-from vaswani.run.folder import model_config
 from vaswani.tasks import texts
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Evaluation, Example, Objective, Task
 
 

@@ -22,8 +22,8 @@ from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.run.distributed import is_main, main_first
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import process_shard
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Data
 
 # Returns a prepared corpus as the model reads it; the seed decides what is random.

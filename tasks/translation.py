@@ -8,8 +8,8 @@ from ml_collections import ConfigDict
 from vaswani.data.batching import Batch
 from vaswani.model.config import CommonConfig
 from vaswani.model.translation import init_params, translation_model
-from vaswani.run.folder import model_config
 from vaswani.tasks import texts
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Example, Objective, Task
 
 

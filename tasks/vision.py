@@ -16,8 +16,8 @@ from vaswani.errors import UserError
 from vaswani.model import vision
 from vaswani.model.config import ModelConfig
 from vaswani.model.noise import Noise
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import process_shard
+from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss, cross_entropy
 from vaswani.tasks.task import Data, Evaluation, Example, Objective, Task
 from vaswani.tokens import Tokens

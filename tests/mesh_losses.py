@@ -18,8 +18,8 @@ from ml_collections import ConfigDict
 from tests import tiny
 from vaswani.data.of_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings
+from vaswani.tasks.config import model_config
 from vaswani.tasks.translation import objective
 from vaswani.train.optim import optimizer
 from vaswani.train.step import init_state, make_train_step

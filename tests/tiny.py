@@ -30,7 +30,7 @@ from vaswani.model.config import ModelConfig
 from vaswani.model.noise import Noise
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.run.checkpoint import Checkpoints
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.task import Objective
 from vaswani.tokens import Tokens

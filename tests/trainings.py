@@ -13,7 +13,7 @@ from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.run import saved
 from vaswani.run.checkpoint import load_params
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train import loop
 from vaswani.train.check import check
 

@@ -16,12 +16,13 @@ from vaswani.errors import UserError
 from vaswani.keys import flat
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.distributed import all_stop, broadcast_from_main, check_same_config, check_same_data, is_main
-from vaswani.run.folder import as_json, model_config, open_folder, record_launch
+from vaswani.run.folder import as_json, open_folder, record_launch
 from vaswani.run.records import read_metrics
 from vaswani.run.sharding import make_mesh, place_rows
 from vaswani.run.signals import Signals
 from vaswani.run.unchanged import check_unchanged
 from vaswani.run.uploads import Uploads
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Batch
 from vaswani.train import cpu_bfloat16
 from vaswani.train.job import Job, open_job

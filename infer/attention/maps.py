@@ -23,10 +23,10 @@ from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.attention.page import Kind
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.texts.blanks import BLANK, masked
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
-from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.model.translation import translation_model
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tokens import Tokens

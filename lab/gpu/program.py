@@ -172,7 +172,7 @@ def table(name: str, rows: dict[str, dict[str, float]], notes: list[str]) -> Tab
 def compiled_text(model: str) -> tuple[str, int]:
     """Returns the program of an update, and the bytes of its temporaries."""
     from vaswani.configs import base, big
-    from vaswani.run.folder import model_config
+    from vaswani.tasks.config import model_config
     from vaswani.train.aot import programs
 
     cfg = {"base": base, "big": big}[model].get_config("en-de:gpu")

@@ -14,7 +14,7 @@ from tests.planted import plant, planted_config, scores
 from vaswani.infer import api
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.records import Records, find_records
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 
 SPREAD = (-2.0, -1.0, 0.0, 1.0, 2.0)  # of five seeds; its variance is 2.5, so the error of a difference is 1
 

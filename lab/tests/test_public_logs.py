@@ -20,7 +20,7 @@ from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS
 from vaswani.model.config import ModelConfig
 from vaswani.paper.records import Records, find_records
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 
 WORDS = {"A": (7853, 5893), "B": (7853, 5893), "C": (19214, 10837)}  # of source and target, as the notebooks print
 PARAMETERS = {"A": 9_038_341, "B": 55_205_125, "C": 33_570_389}

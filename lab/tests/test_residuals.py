@@ -11,7 +11,7 @@ import pytest
 from lab.residuals import report
 from lab.residuals.design import BASE, CELLS, DEPTHS, NORMS, Cell, get_config, seeds
 from vaswani.errors import UserError
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 
 
 def made_up(nll: Mapping[Cell, float | None], ratios: Mapping[Cell, float]) -> report.Runs:

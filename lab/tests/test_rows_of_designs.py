@@ -19,7 +19,7 @@ from vaswani.configs.ablations import get_config as ablation
 from vaswani.data.scan import SPLITS
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 
 NAMES = [
     *("multi30k_raw", "g2p"),

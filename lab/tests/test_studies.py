@@ -39,7 +39,7 @@ from tests.planted import plant, planted_config, scores
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.metrics import NotFiniteError, Reporter

@@ -12,6 +12,7 @@ from flax import linen as nn
 from jaxtyping import Array, Float, Int
 
 from vaswani.model.attention import attention
+from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
 from vaswani.model.mixers.head_variants import HeadVariants, add_bias
@@ -106,7 +107,7 @@ class MultiHeadAttention(Heads):
         y_btd, weights_bhts = self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
         return y_btd, cache, weights_bhts
 
-    def init_cache(self, rows: int, beams: int, slots: int) -> Any:
+    def init_cache(self, rows: int, beams: int, slots: int) -> Cache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""
         return KVCache.empty(self.config, rows, beams, slots)
 

@@ -17,7 +17,8 @@ from vaswani.data.pipeline import row_lengths
 from vaswani.paper.published import SUSTAINED, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import ScoredRun, identity
-from vaswani.run.folder import as_json, model_config
+from vaswani.run.folder import as_json
+from vaswani.tasks.config import model_config
 from vaswani.train.aot.flops import update_flops
 
 

@@ -14,7 +14,7 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import Table, difference, mean, number, spread
 

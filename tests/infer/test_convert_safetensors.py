@@ -25,12 +25,12 @@ from vaswani.infer.convert import __main__ as command
 from vaswani.infer.convert import marian, safetensors
 from vaswani.infer.convert.folders import make_run, needed, new_folder
 from vaswani.infer.runs import Run, open_run
-from vaswani.model import masked_lm, prefix_lm
-from vaswani.run.folder import model_config
+from vaswani.model import masked_lm, translation
 from vaswani.run.parameters import named
 from vaswani.tasks import task_of
+from vaswani.tasks.config import model_config
 
-FAMILIES = {"prefix_lm": prefix_lm.init_params, "classification": partial(masked_lm.init_params, classes=2)}
+FAMILIES = {"prefix_lm": translation.init_params, "classification": partial(masked_lm.init_params, classes=2)}
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -25,8 +25,8 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import open_run
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.transformer import Transformer
-from vaswani.run.folder import model_config
 from vaswani.run.parameters import named
+from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
 
 # One weight of each family in the middle of the model, and where its shared table may have a copy.

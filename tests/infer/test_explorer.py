@@ -33,7 +33,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.options import chosen
 from vaswani.infer.translate.translator import Translator
 from vaswani.model import transformer
-from vaswani.model.recurrent_translator import RecurrentConfig
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
 

@@ -23,9 +23,9 @@ from vaswani.model.transformer import init_params
 from vaswani.run import averaging, checkpoint, saved
 from vaswani.run.averaging import list_checkpoints, named_steps
 from vaswani.run.config import read_config
-from vaswani.run.folder import model_config
 from vaswani.run.parameters import count_parameters, params_sha256
 from vaswani.run.saved import Checkpoint
+from vaswani.tasks.config import model_config
 
 
 @pytest.fixture(scope="module")

@@ -27,12 +27,12 @@ from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
 from vaswani.errors import UserError
 from vaswani.ids import EOS
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.config import CommonConfig
 from vaswani.model.mixers import kernels
 from vaswani.model.noise import Noise
-from vaswani.model.recurrent_translator import RecurrentConfig
-from vaswani.run.folder import model_config
 from vaswani.tasks import MODULES, task_of
+from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Objective
 from vaswani.train.check import check
 

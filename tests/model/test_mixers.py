@@ -19,8 +19,9 @@ from vaswani.model.language_model import LanguageModel
 from vaswani.model.masked_lm import MaskedLM
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import linear
-from vaswani.model.mixers.attention import MultiHeadAttention, add_bias
+from vaswani.model.mixers.attention import MultiHeadAttention
 from vaswani.model.mixers.convolution import GatedConvolution
+from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.mixers.recurrent import Recurrent
 from vaswani.model.mixers.restricted import RestrictedAttention
 from vaswani.model.mixers.strided import StridedAttention

@@ -23,7 +23,8 @@ from vaswani.infer.translate.options import Decoding
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
-from vaswani.model.prefix_lm import PrefixLM, init_params
+from vaswani.model.prefix_lm import PrefixLM
+from vaswani.model.translation import init_params
 from vaswani.search import state
 from vaswani.tasks import TRANSLATION
 from vaswani.tokens import Tokens

@@ -20,23 +20,26 @@ from tests.trainings import assert_resumes_to_the_same_bits, refusal_of_config
 from vaswani.configs.common import default
 from vaswani.configs.quickstart import get_config as quickstart
 from vaswani.configs.recurrent import WIDTHS, get_config
+from vaswani.configs.rules import CHOICES
 from vaswani.errors import UserError
 from vaswani.ids import BOS
 from vaswani.infer.evaluate.sentences import open_sentences
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import Decoding
-from vaswani.model import recurrent_translator
+from vaswani.model.baselines import recurrent_translator
+from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig, RecurrentTranslator, init_params
-from vaswani.run.folder import model_config
+from vaswani.model.translation import init_params
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
 from vaswani.tasks import TRANSLATION
+from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
 from vaswani.train import loop
 from vaswani.train.check import check
 
+RECURRENT = CHOICES["model.recurrent"][1:]
 KINDS = {
     f"{kind} {cell}": RecurrentConfig(12, N=2, d_model=8, P_drop=0.0, recurrent=kind, cell=cell)
     for kind in RECURRENT

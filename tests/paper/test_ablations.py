@@ -5,7 +5,7 @@ import pytest
 from vaswani.configs.ablations import ROWS, get_config
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 
 
 @pytest.mark.parametrize("row", TABLE3)

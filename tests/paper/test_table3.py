@@ -13,7 +13,7 @@ from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
 from vaswani.paper.tables import table3, trend
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.intervals import half_interval, with_interval
 from vaswani.train.table import Table
 

@@ -18,7 +18,7 @@ from vaswani.configs.small import SHORTER
 from vaswani.errors import UserError
 from vaswani.keys import changed
 from vaswani.model.transformer import Transformer
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
 from vaswani.train.check import check
 

@@ -12,10 +12,10 @@ from vaswani.configs import rules
 from vaswani.configs.common import default
 from vaswani.configs.rules import CHOICES, NOT_RECURRENT, RULES, Condition, Rule, broken
 from vaswani.keys import flat
+from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig
 from vaswani.model.block import ACTIVATIONS, GATED, NORMS, self_mixer
 from vaswani.model.config import DEFAULTS, SIZES, ModelConfig
 from vaswani.model.positions import KINDS
-from vaswani.model.recurrent_translator import CELLS, RecurrentConfig
 from vaswani.model.stack import REMAT_POLICIES
 from vaswani.tasks import MODULES
 from vaswani.train.optim import learning_rate, optimizer

@@ -15,9 +15,9 @@ from tests.tolerance import UNIT, rounding
 from vaswani.configs.common import default
 from vaswani.data.batching import TextBatch
 from vaswani.data.images import ImageBatch
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.config import CommonConfig
 from vaswani.model.embed import logits_of
-from vaswani.model.recurrent_translator import RecurrentConfig
 from vaswani.tasks import MODULES, task, task_of
 from vaswani.tasks import vision as vision_task
 from vaswani.tasks.loss import chunks, cross_entropy, one_pass, softmax_cross_entropy

@@ -27,8 +27,8 @@ from vaswani.configs import base
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.model.config import ModelConfig
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh, process_shard
+from vaswani.tasks.config import model_config
 from vaswani.train import compile as compile_command
 from vaswani.train.aot import gpus, local, programs
 from vaswani.train.aot.flops import update_flops

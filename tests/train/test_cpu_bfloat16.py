@@ -12,8 +12,8 @@ from vaswani import machine
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.run.config import read_config
-from vaswani.run.folder import model_config
 from vaswani.run.records import read_metrics
+from vaswani.tasks.config import model_config
 from vaswani.train import cpu_bfloat16
 from vaswani.train.aot.programs import topology_mesh, train_step
 from vaswani.train.aot.report import report as report_of

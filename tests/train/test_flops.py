@@ -12,10 +12,11 @@ from jax.extend.core import jaxprs_in_params
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from tests.slow import slow_but
+from vaswani.configs.rules import CHOICES
 from vaswani.data.batching import Batch
+from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.recurrent_translator import CELLS, RECURRENT, RecurrentConfig
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
@@ -96,6 +97,7 @@ def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(ch
     assert sum(forward_flops(config, 3, 5, 7)) == products(needed)
 
 
+RECURRENT = CHOICES["model.recurrent"][1:]
 KINDS = {
     f"{kind} {cell}": RecurrentConfig(TINY.vocab_size, N=2, d_model=TINY.d_model, P_drop=0.0, recurrent=kind, cell=cell)
     for kind in RECURRENT

@@ -23,8 +23,8 @@ from vaswani.model.noise import Noise
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.run import saved
 from vaswani.run.checkpoint import load_params
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh
+from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss, cross_entropy
 from vaswani.train import loop, program
 from vaswani.train.check import check

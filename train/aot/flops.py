@@ -8,12 +8,12 @@ hides.
 
 from typing import NamedTuple
 
+from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.block import GATED
 from vaswani.model.config import CommonConfig, ModelConfig
 from vaswani.model.mixers.linear import BLOCK
 from vaswani.model.mixers.restricted import block_length
 from vaswani.model.positions import encoding_of
-from vaswani.model.recurrent_translator import RecurrentConfig
 
 
 class Forward(NamedTuple):

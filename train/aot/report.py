@@ -14,8 +14,9 @@ from vaswani.ids import UNK
 from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.model.parameter_count import parameter_count
 from vaswani.numbers import pluralize
-from vaswani.run.folder import as_json, device, model_config
+from vaswani.run.folder import as_json, device
 from vaswani.run.sharding import AXES
+from vaswani.tasks.config import model_config
 from vaswani.train.aot import gpus, programs
 from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, DISPATCH, GIB, Chip
 from vaswani.train.aot.local import EXTRAPOLATED, timed

@@ -16,8 +16,8 @@ from vaswani.files import write_json
 from vaswani.keys import flat, suggestion
 from vaswani.read_json import read_json
 from vaswani.run.config import completed
-from vaswani.run.folder import model_config
 from vaswani.tasks import task_of
+from vaswani.tasks.config import model_config
 from vaswani.train.check import check
 from vaswani.train.sweep.expressions import Point, name_of
 

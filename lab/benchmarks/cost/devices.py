@@ -7,8 +7,8 @@ import jax
 
 from lab.benchmarks.process import in_fresh_process
 from vaswani.configs.common import default
-from vaswani.run.folder import model_config
 from vaswani.run.sharding import make_mesh
+from vaswani.tasks.config import model_config
 from vaswani.train.aot.programs import train_step, update_costs
 
 COUNTS = (1, 2, 4, 8)

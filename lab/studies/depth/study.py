@@ -17,7 +17,7 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.table3 import parameters
 from vaswani.paper.tables.trend import by_seed, differences_by_seed, paired_differences, shown_p_value
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.aot.flops import forward_flops
 from vaswani.train.intervals import half_interval
 from vaswani.train.table import Table, number

@@ -16,7 +16,7 @@ from vaswani.paper.drawing import curve, drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import NOT_RUN, Table, spread
 

@@ -30,11 +30,12 @@ from vaswani.files import write_text
 from vaswani.infer.scores.bleu import bleu_as_is
 from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import Checkpoints
-from vaswani.run.folder import as_json, model_config, open_folder, record_launch
+from vaswani.run.folder import as_json, open_folder, record_launch
 from vaswani.run.parameters import count_parameters
 from vaswani.run.records import read_launches
 from vaswani.search.beam import beam_search
 from vaswani.search.state import run_search
+from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.task import Objective
 from vaswani.tasks.translation import make_example

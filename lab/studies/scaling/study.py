@@ -20,7 +20,7 @@ from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.drawing import drawn
 from vaswani.paper.records import Records
 from vaswani.paper.rows import load
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/scaling/design.py"

@@ -31,7 +31,7 @@ from vaswani.paper.tables.trend import (
     rank_correlation,
     redrawn,
 )
-from vaswani.run.folder import model_config
+from vaswani.tasks.config import model_config
 from vaswani.train.intervals import half_interval, with_interval
 from vaswani.train.table import NOT_RUN, Table, number
 

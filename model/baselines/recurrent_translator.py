@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.configs.rules import broken
 from vaswani.ids import BOS
@@ -369,12 +369,6 @@ def first_of_sentence(segments_bt: Int[Array, "b t"], *, reverse: bool) -> Bool[
 def at(state: State, index_bt: Int[Array, "b t"]) -> State:
     """Returns the states [b,t,e] of these positions, of states [b,s,e]."""
     return jax.tree.map(lambda x_bse: jnp.take_along_axis(x_bse, index_bt[..., None], axis=1), state)
-
-
-def init_params(config: RecurrentConfig, key: PRNGKeyArray) -> dict:
-    """Returns new float32 parameters: Flax's initial cells, embeddings N(0, 1/d_model) as in `model.transformer`."""
-    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
-    return jax.jit(RecurrentTranslator(config).init)(key, token, token)["params"]
 
 
 def _cell(config: RecurrentConfig, width: int) -> Any:
