@@ -43,7 +43,7 @@ from ml_collections import ConfigDict
 from vaswani.configs.base import wmt14
 from vaswani.configs.common import default
 from vaswani.configs.small import choose, small
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 
 ROWS: dict[str, dict[str, Any]] = {
     "base": {},
@@ -101,7 +101,7 @@ def sweep(argument: str = "base") -> list[dict[str, Any]]:
     if argument != "base:small":
         raise ValueError(f"there is no sweep of {argument!r}; all rows are swept from base or from base:small")
     base = get_config("base:small").to_dict()
-    changes = {row: changed(base, get_config(f"{row}:small").to_dict()) for row in ROWS}
+    changes = {row: changed_values(base, get_config(f"{row}:small").to_dict()) for row in ROWS}
     rows = [row for row in ROWS if row != "big"]
     launches = [(seed, row) for seed in (0, 1, 2) for row in rows] + [(seed, "base") for seed in (3, 4)]
     launches += [(seed, "big") for seed in (0, 1, 2)]

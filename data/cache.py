@@ -134,9 +134,9 @@ def _write_ids(
     ends = [list(tokenizer.source_end), target_end][-corpus.sides :]
     type_of_id = id_type(_most_ids(tokenizer))
     total = corpus.size()
-    shown = Progress(f"preparing {named(corpus, total)}", "pairs", total=total, enabled=report)
+    shown = Progress(f"preparing {describe_corpus(corpus, total)}", "pairs", total=total, enabled=report)
     with (folder / IDS).open("wb") as file, shown as progress:
-        for records in _encoded(corpus.pairs(), tokenizer):
+        for records in _encode(corpus.pairs(), tokenizer):
             kept = []
             for record in records:
                 fault = _fault([len(ids) for ids in record], cleaning)
@@ -144,7 +144,7 @@ def _write_ids(
                 if not fault:
                     kept.append(record)
             # One array of many short texts, not one of each.
-            file.write(np.array(_joined(kept, ends), type_of_id).tobytes())
+            file.write(np.array(_concatenate(kept, ends), type_of_id).tobytes())
             ended = [[len(ids) + len(end) for ids, end in zip(record, ends, strict=True)] for record in kept]
             lengths_nk = np.array(ended, np.int32)
             lengths += lengths_nk.tobytes()
@@ -161,14 +161,14 @@ def _most_ids(tokenizer: Tokenizer) -> int:
     return max(tokenizer.vocab_size, tokenizer.source_vocab_size or 0)
 
 
-def named(corpus: Corpus, count: int | None) -> str:
+def describe_corpus(corpus: Corpus, count: int | None) -> str:
     """Returns the specification of a corpus, with the number of its records if that is known and not part of it."""
     return (
         corpus.spec if count is None or str(count) in corpus.spec else f"{corpus.spec} ({pluralize(count, 'records')})"
     )
 
 
-def _joined(records: Iterable[tuple[list[int], ...]], ends: list[list[int]]) -> list[int]:
+def _concatenate(records: Iterable[tuple[list[int], ...]], ends: list[list[int]]) -> list[int]:
     """Returns the ids of all sides of all records one after another, each with its side's `ends` behind it."""
     joined: list[int] = []
     for record in records:
@@ -178,7 +178,7 @@ def _joined(records: Iterable[tuple[list[int], ...]], ends: list[list[int]]) -> 
     return joined
 
 
-def _encoded(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[tuple[list[int], ...]]]:
+def _encode(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[list[tuple[list[int], ...]]]:
     """Yields the ids of many records at a time, and encodes the next in the background.
 
     Encoding holds the GIL to convert its result, and its threads do not all end at once: a second batch of texts keeps

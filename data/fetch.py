@@ -79,7 +79,7 @@ def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:
         written.truncate(0)
         done = 0
     shown = Progress(f"fetching {file.name}", "bytes", total=file.size)
-    with _opened(file, done, path) as response, shown as progress:
+    with _open_url(file, done, path) as response, shown as progress:
         if done and response.status != HTTPStatus.PARTIAL_CONTENT:
             written.truncate(0)
             done = 0
@@ -97,7 +97,7 @@ def _receive(file: File, written: io.BufferedWriter, path: Path) -> None:
         progress.finish(f"{done:,} bytes")
 
 
-def _opened(file: File, start: int, path: Path) -> HTTPResponse:
+def _open_url(file: File, start: int, path: Path) -> HTTPResponse:
     """Asks the server for the bytes from `start` on."""
     request = Request(file.url, headers={"Range": f"bytes={start}-"} if start else {})
     try:

@@ -87,7 +87,7 @@ def open_images(spec: str, size: tuple[int, int], classes: int) -> Images:
     return Images(spec, np.ascontiguousarray(images_nyx, np.float32), labels_n.astype(np.int32))
 
 
-def _imported(spec: str, module: str, package: str) -> Any:
+def _import(spec: str, module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -95,7 +95,7 @@ def _imported(spec: str, module: str, package: str) -> Any:
 
 
 def _digits(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
-    digits = _imported(spec, "sklearn.datasets", "scikit-learn").load_digits()
+    digits = _import(spec, "sklearn.datasets", "scikit-learn").load_digits()
     # Neighbours are of one writer, so the parts are drawn at random, the same ones always.
     order = np.random.default_rng(0).permutation(len(digits.target))
     fifth = len(order) // 5
@@ -110,7 +110,7 @@ def _digits(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mnist1d(spec: str, split: str) -> tuple[np.ndarray, np.ndarray]:
-    mnist1d = _imported(spec, "mnist1d.data", "mnist1d")
+    mnist1d = _import(spec, "mnist1d.data", "mnist1d")
     dataset = mnist1d.make_dataset(mnist1d.get_dataset_args())
     if split == "test":
         return dataset["x_test"][:, None], dataset["y_test"]
@@ -211,11 +211,11 @@ def _read(images: Images, planned: PlannedBatch, shifts_n2: np.ndarray | None = 
     real_b = (numbers_b >= 0).astype(np.int32)
     images_byx = images.images_nyx[numbers_b] * real_b[:, None, None].astype(np.float32)
     if shifts_n2 is not None and shifts_n2.any():
-        images_byx = np.stack(list(map(_moved, images_byx, shifts_n2[numbers_b])))
+        images_byx = np.stack(list(map(_shift_image, images_byx, shifts_n2[numbers_b])))
     return ImageBatch(images_byx, images.labels_n[numbers_b] * real_b, real_b)
 
 
-def _moved(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
+def _shift_image(image_yx: np.ndarray, shift_2: np.ndarray) -> np.ndarray:
     border = int(np.abs(shift_2).max())
     height, width = image_yx.shape
     padded_yx = np.pad(image_yx, border)

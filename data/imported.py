@@ -73,7 +73,7 @@ def _tokenizer_of(content: bytes, path: Path) -> Tokenizer:
     for kind in (Symbols, Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
         if fields["kind"] == kind.KIND:
             check(path, "", fields, kind.SCHEMA)
-            _packed(fields, str(path))
+            _to_bytes(fields, str(path))
             return kind(content, fields, str(path))
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
 
@@ -86,7 +86,7 @@ def encode_records(tokenizer: Tokenizer, records: Sequence[tuple[str, ...]]) -> 
     return list(zip(*encoded, strict=True))
 
 
-def _packed(fields: dict, name: str) -> bytes:
+def _to_bytes(fields: dict, name: str) -> bytes:
     """Returns a tokenizer's file; `UserError` if a text in it is not Unicode, but half of a pair of surrogates."""
     try:
         return json.dumps(fields, ensure_ascii=False).encode()
@@ -132,7 +132,7 @@ class Marian(Listed):
         }
         if not source_eos:
             fields["source_eos"] = False
-        return cls(_packed(fields, "tokenizer"), fields, "tokenizer")
+        return cls(_to_bytes(fields, "tokenizer"), fields, "tokenizer")
 
     @property
     def target(self) -> Tokenizer:
@@ -200,7 +200,7 @@ class MosesBpe(Listed):
         An error calls it `name`.
         """
         fields = {"kind": cls.KIND, "pieces": list(pieces), "codes": list(codes), "languages": list(languages)}
-        return cls(_packed(fields, name), fields, name)
+        return cls(_to_bytes(fields, name), fields, name)
 
     @property
     def target(self) -> Tokenizer:
@@ -245,7 +245,7 @@ class MosesBpe(Listed):
             first_learned = min(pairwise(parts), key=lambda pair: self._ranks.get(pair, len(self._ranks)))
             if first_learned not in self._ranks:
                 break
-            parts = _merged(parts, first_learned)
+            parts = _merge(parts, first_learned)
         if parts[-1] == _END:
             parts = parts[:-1]
         else:
@@ -254,7 +254,7 @@ class MosesBpe(Listed):
         return (*(f"{part}@@" for part in beginning), end)
 
 
-def _merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
+def _merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
     """Returns the parts with each occurrence of the pair, from left to right, as one part."""
     merged = []
     place = 0
@@ -318,7 +318,7 @@ class _Inner(Listed):
             "ids": list(rows),
             "tokenizer": json.loads(inner.to_str()),
         }
-        return cls(_packed(fields, name), fields, name)
+        return cls(_to_bytes(fields, name), fields, name)
 
     def normalise(self, text: str) -> str:
         """Returns `decode(encode(text))`."""

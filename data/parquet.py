@@ -29,7 +29,7 @@ def open_parquet(spec: str, rest: str) -> Corpus:
     fingerprint = digest("parquet", *map(file_digest, paths), source, target)
     size = 0
     for path in paths:
-        with _opened(path) as file:
+        with _open(path) as file:
             for language in (source, target):
                 _column(path, file, language)
             size += file.metadata.num_rows
@@ -53,7 +53,7 @@ def _paths(spec: str, name: str) -> list[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     """Opens a file for the body of the `with`, whose errors in reading it name it."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
@@ -87,7 +87,7 @@ def _column(path: Path, file: Any, language: str) -> str:
 
 
 def _read(path: Path, source: str, target: str) -> Pairs:
-    with _opened(path) as file:
+    with _open(path) as file:
         columns = [_column(path, file, language) for language in (source, target)]
         number = 0
         for batch in file.iter_batches(_ROWS, columns=columns):

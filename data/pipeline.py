@@ -287,12 +287,12 @@ def evaluation_batches(
     """
     # One record a row, so `rows_bc` is [b,1]; nothing is random.
     lengths_n = prepared.lengths.max(axis=1)
-    batches = length_batches(lengths_n, _filled(buckets, lengths_n, tokens), tokens=tokens, limit=limit)
+    batches = length_batches(lengths_n, _full_buckets(buckets, lengths_n, tokens), tokens=tokens, limit=limit)
     plan = [one_each(batch.members, batch.rows, batch.length) for batch in batches]
     return OnePass(plan, lambda planned: _read(prepared, shard.part_of(planned)))
 
 
-def _filled(buckets: Sequence[int], lengths_n: Int32[np.ndarray, " n"], tokens: int) -> list[int]:
+def _full_buckets(buckets: Sequence[int], lengths_n: Int32[np.ndarray, " n"], tokens: int) -> list[int]:
     """Returns the buckets with at least one full batch, of their own pairs and those of buckets before them left out.
 
     The last one is that of the longest pair, or the largest, whatever it has.

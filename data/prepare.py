@@ -16,7 +16,7 @@ from ml_collections import ConfigDict, config_flags
 
 from vaswani import command
 from vaswani.configs.common import default
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 from vaswani.data.prepared import Prepared
 from vaswani.data.tfds import download

@@ -30,7 +30,7 @@ def open_tfds(spec: str, rest: str) -> Corpus:
         UserError: it is not on this machine, lacks the split or a language, or what bears that name is no text.
     """
     name, split, source, target = _parts(spec, rest)
-    builder = _prepared(spec, name)
+    builder = _open_builder(spec, name)
     try:
         info = builder.info.splits[split]
     except (KeyError, ValueError) as error:
@@ -101,7 +101,7 @@ def _parts(spec: str, rest: str) -> tuple[str, str, str, str]:
     return match[1], match[2] or "train", *languages_of(spec, match[3] or "")
 
 
-def _prepared(spec: str, name: str) -> Any:
+def _open_builder(spec: str, name: str) -> Any:
     import tensorflow_datasets as tfds
 
     try:
@@ -127,7 +127,7 @@ def download(spec: str) -> None:
         return
     name, *_ = _parts(spec, rest)
     with contextlib.suppress(UserError):
-        _prepared(spec, name)
+        _open_builder(spec, name)
         return
     try:
         _prepare(name)

@@ -17,7 +17,7 @@ from vaswani.files import read_bytes, walk, write_text
 from vaswani.infer.scores.bleu import TABLED
 from vaswani.paper.provenance import caveats
 from vaswani.read_json import Schema, check, read_json, read_json_lines
-from vaswani.run.config import check_keys, completed
+from vaswani.run.config import check_keys, with_defaults
 from vaswani.run.records import read_metrics
 from vaswani.train.schedule import Patience
 
@@ -185,7 +185,7 @@ def _read(path: Path, records: Records, of_studies: list[dict[str, Any]]) -> Non
     for content in contents:
         if {"name", "arguments", "report"} <= content.keys():
             report = content["report"]
-            records.compiled.append({**report, "config": completed(report["config"])})
+            records.compiled.append({**report, "config": with_defaults(report["config"])})
         elif {"types", "crossovers", "paths_at"} <= content.keys():
             records.layers.append(content)
         elif "study" in content:
@@ -198,7 +198,7 @@ def read_run(folder: Path) -> RunRecord:
     Raises:
       UserError: it is none, or a file in it is damaged.
     """
-    config = completed(read_json(folder / "config.json", CONFIG))
+    config = with_defaults(read_json(folder / "config.json", CONFIG))
     check_keys(config, _EXAMPLE, f"{folder}/config.json: damaged")
     launches = _read_launches(folder / "run.json")
     metrics = read_metrics(folder)
@@ -305,7 +305,7 @@ def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
     Raises:
       UserError: its tolerance is none.
     """
-    config = completed(content["config"])
+    config = with_defaults(content["config"])
     training = content["training"]
     return RunRecord(
         path=path,

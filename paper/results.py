@@ -47,7 +47,7 @@ from vaswani.paper.records import (
 )
 from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
 from vaswani.read_json import check
-from vaswani.train.table import Markdown, Table, as_markdown, escaped
+from vaswani.train.table import Markdown, Table, as_markdown, escape_markdown
 
 RECORDS = Path("paper/records")
 README = Path("README.md")
@@ -215,7 +215,7 @@ def _seeds(record: RunRecord) -> str:
 
 
 def _linked(name: str, row: RowRuns, file: Path) -> Markdown:
-    return Markdown(row.label(f"[{escaped(name)}]({file})"))
+    return Markdown(row.label(f"[{escape_markdown(name)}]({file})"))
 
 
 def _lowers(record: RunRecord) -> bool:

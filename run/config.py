@@ -36,12 +36,12 @@ def read_config(workdir: Path) -> ConfigDict:
         if not workdir.is_dir():
             raise UserError(f"--workdir={workdir}: no such folder")
         raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
-    config = completed(read_json(path, dict))
+    config = with_defaults(read_json(path, dict))
     check_keys(config, default().to_dict(), f"{path}: damaged")
     return ConfigDict(config)
 
 
-def completed(recorded: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(recorded: dict[str, Any]) -> dict[str, Any]:
     """Returns a recorded config with today's keys: one that it lacks has its default, and a switch of old is left out.
 
     A key that a run lacks is younger than the run, and the default of a younger key is what runs did before it: a

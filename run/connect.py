@@ -55,7 +55,7 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
         return
     jax.config.update("jax_enable_preemption_service", stops_together)
     try:
-        if coordinator is None and _started() == 1:
+        if coordinator is None and _launched_together() == 1:
             _check_alone()
             return
         jax.distributed.initialize(coordinator, processes, process)
@@ -95,7 +95,7 @@ def _check_slices(processes: int | None) -> None:
     note(f"waiting for {slices} slices ({listed}); if there are fewer, end this and unset these variables")
 
 
-def _started() -> int:
+def _launched_together() -> int:
     """Returns how many processes a cluster manager has started together; 1 where there is none.
 
     `jax.distributed.initialize` would connect a single one to itself, by a port that follows from the machine or the

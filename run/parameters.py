@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 
-def named(params: Any) -> dict[str, Any]:
+def flatten_params(params: Any) -> dict[str, Any]:
     """Returns {"encoder/layer_0/feed_forward/w1": array, ...}."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
@@ -15,7 +15,7 @@ def named(params: Any) -> dict[str, Any]:
 
 def named_shapes(params: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shape of each array, or of what stands for one, by its name."""
-    return {name: tuple(leaf.shape) for name, leaf in named(params).items()}
+    return {name: tuple(leaf.shape) for name, leaf in flatten_params(params).items()}
 
 
 def count_parameters(params: Any) -> int:
@@ -30,7 +30,7 @@ def params_sha256(params: Any) -> str:
     not on the machine or the storage format.
     """
     digest = hashlib.sha256()
-    for name, leaf in sorted(named(params).items()):
+    for name, leaf in sorted(flatten_params(params).items()):
         array = np.asarray(leaf)
         digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from vaswani import compiled
 from vaswani.files import LARGEST, read_bytes, write_bytes
-from vaswani.run.parameters import count_parameters, named, params_sha256
+from vaswani.run.parameters import count_parameters, flatten_params, params_sha256
 from vaswani.run.saved import CHECKSUMS
 
 MAX_BYTES = 2 * LARGEST  # of all files: two base models, or hundreds of small ones
@@ -56,7 +56,7 @@ def write(name: str | None, params: Any) -> None:
     """Keeps parameters in float32 under a name, unless they are too large, or cannot be written."""
     if name is None or 4 * count_parameters(params) > LARGEST:
         return
-    leaves = {leaf: np.ascontiguousarray(value, np.float32) for leaf, value in named(params).items()}
+    leaves = {leaf: np.ascontiguousarray(value, np.float32) for leaf, value in flatten_params(params).items()}
     content = save(leaves, {"params_sha256": params_sha256(leaves)})
     with suppress(OSError):
         _folder().mkdir(exist_ok=True)

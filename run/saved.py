@@ -87,10 +87,10 @@ def steps(folder: Path) -> list[int]:
     """Returns the steps of the complete checkpoints, newest first, damaged or not."""
     if not folder.is_dir():
         return []
-    return sorted((int(path.name) for path in _numbered(folder) if is_complete(path)), reverse=True)
+    return sorted((int(path.name) for path in _step_folders(folder) if is_complete(path)), reverse=True)
 
 
-def _numbered(folder: Path) -> list[Path]:
+def _step_folders(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if re.fullmatch("0|[1-9][0-9]*", path.name)]
 
 
@@ -123,7 +123,7 @@ def remove(checkpoint: Path) -> None:
 def remove_partial(folder: Path) -> None:
     """Removes what a process has left of a checkpoint that it had not written, or removed, to the end."""
     if folder.is_dir():
-        for path in _numbered(folder):
+        for path in _step_folders(folder):
             if not is_complete(path):
                 remove_tree(path)
 

@@ -30,10 +30,10 @@ class _Stop(SystemExit):
 
     def __init__(self, status: int, destroyed: Callable[[], None]) -> None:
         super().__init__(status)
-        self._destroyed = destroyed
+        self._resend = destroyed
 
     def __del__(self) -> None:
-        self._destroyed()
+        self._resend()
 
 
 class Signals:
@@ -67,7 +67,7 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         self._hook_before = sys.unraisablehook
-        sys.unraisablehook = self._swallowed
+        sys.unraisablehook = self._unraisable_hook
         self._before = {number: signal.signal(number, self._handle) for number in self._handled}
         # Python runs `_handle` in the main thread, which may be busy compiling for minutes; the signal's number is
         # written to this socket at once.
@@ -129,15 +129,15 @@ class Signals:
             self._arriving.send(bytes([AGAIN]))
         elif self._may_stop and not self._raised:
             self._raised = True
-            raise _Stop(self.exit_code, self._destroyed)
+            raise _Stop(self.exit_code, self._resend)
 
-    def _destroyed(self) -> None:
+    def _resend(self) -> None:
         """Has the watcher send the signal again if its exception did not end the work."""
         if self._may_stop:
             self._raised = False
             self._arriving.send(bytes([AGAIN]))
 
-    def _swallowed(self, event: Any) -> None:
+    def _unraisable_hook(self, event: Any) -> None:
         """Is `sys.unraisablehook`, which prints the traceback of a swallowed exception, unless it is ours."""
         if not issubclass(event.exc_type, _Stop):
             self._hook_before(event)

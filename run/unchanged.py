@@ -15,7 +15,7 @@ from vaswani.errors import UserError, note
 from vaswani.files import folder, sha256
 from vaswani.keys import flat
 from vaswani.read_json import read_json
-from vaswani.run.config import completed
+from vaswani.run.config import with_defaults
 from vaswani.run.records import read_launches
 
 FLAG = "accept_changes"
@@ -43,7 +43,7 @@ def define_flag() -> None:
     flags.DEFINE_bool(FLAG, False, "open a run whose tokenizer.model or config.json was changed after its training")
 
 
-def _accepted() -> bool:
+def _accepts_changes() -> bool:
     return FLAG in flags.FLAGS and flags.FLAGS.is_parsed() and bool(flags.FLAGS[FLAG].value)
 
 
@@ -58,7 +58,7 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
     for change in (_tokenizer_change(workdir), _config_change(workdir, step)):
         if change is None:
             continue
-        if not (accept or _accepted()):
+        if not (accept or _accepts_changes()):
             raise UserError(f"{change}; restore the file, or give --{FLAG} if this is meant")
         note(f"{change}; accepted")
 
@@ -87,7 +87,7 @@ def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:
         return None  # the parameters do not depend on this file
     if "model.N" not in flat(recorded):
         return None
-    return completed(recorded)
+    return with_defaults(recorded)
 
 
 def _config_change(workdir: Path, step: int) -> str | None:
@@ -95,7 +95,7 @@ def _config_change(workdir: Path, step: int) -> str | None:
     if recorded is None:
         return None
     path = workdir / "config.json"
-    config = completed(read_json(path, dict))
+    config = with_defaults(read_json(path, dict))
     different = differences(recorded, config)
     different.pop("data.tokenizer", None)  # the run has a copy, which `_tokenizer_change` compares
     changes = [told for key, told in different.items() if not (key in PATHS and _is_moved(workdir, key, config))]

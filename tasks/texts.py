@@ -14,8 +14,8 @@ from vaswani.data.batching import Batch, TextBatch
 from vaswani.data.cache import prepare
 from vaswani.data.classes import Classified, classes_of
 from vaswani.data.corrupt import Corrupted, corruption
+from vaswani.data.from_config import prepare_all
 from vaswani.data.length_batches import length_batches
-from vaswani.data.of_config import prepare_all
 from vaswani.data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
 from vaswani.data.prepared import Prepared
 from vaswani.data.sources import open_corpus

@@ -22,7 +22,7 @@ from vaswani.ids import BOS, PAD
 from vaswani.infer.convert import gpt2, table
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tokens import Tokens
 
 torch.set_num_threads(1)  # for models so small, threads that wait for each other take ten times as long
@@ -86,7 +86,7 @@ class Translator(torch.nn.Module):
         if c.output_bias:
             text += _OUTPUT_BIAS
         rows = table.rows(text, c.N)
-        ours = {name: np.asarray(array) for name, array in named(params).items()}
+        ours = {name: np.asarray(array) for name, array in flatten_params(params).items()}
         copies = table.write(ours, rows, table.sizes_of(c) | {"u": c.vocab_size, "v": c.vocab_size})
         theirs = dict(self.named_parameters())
         assert copies.keys() == theirs.keys()

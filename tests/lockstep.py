@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from tests import mesh_losses
 from vaswani.configs.common import default
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 from vaswani.ids import EOS
 from vaswani.model.config import ModelConfig

@@ -16,7 +16,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from tests import tiny
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 from vaswani.run.sharding import make_mesh, place_rows, placed_shapes, process_shard, row_parts, shardings
 from vaswani.tasks.config import model_config

@@ -27,7 +27,7 @@ from vaswani.files import output_folder
 from vaswani.run import connect, unchanged
 from vaswani.run.signals import leave
 from vaswani.train import huge_pages
-from vaswani.train.check import check, check_device, profiled
+from vaswani.train.check import check, check_device, parse_profile
 from vaswani.train.trackers import NAMES, check_installed
 
 
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     from vaswani.train.start import config_line
 
     options = flags.FLAGS
-    profile = None if options.profile is None else profiled(options.profile, options.config.steps)
+    profile = None if options.profile is None else parse_profile(options.profile, options.config.steps)
     connect.connect(options, stops_together=True)
     check_device(options.config)
     if options.debug_nans:

@@ -105,7 +105,7 @@ def _check_ranges(given: dict[str, Any]) -> None:
     require("data.mask_rate", 0 < given["data.mask_rate"] < 1, "above 0 and below 1")
 
 
-def profiled(text: str, steps: int) -> tuple[int, int]:
+def parse_profile(text: str, steps: int) -> tuple[int, int]:
     """Returns the first and the last update that `--profile=FIRST:LAST` names, in a run of `steps` updates.
 
     Raises:

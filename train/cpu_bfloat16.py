@@ -65,7 +65,7 @@ def faster_unit() -> str:
     return AVX512 if AVX512 in has else ""
 
 
-def trained(cfg: ConfigDict, config: CommonConfig) -> CommonConfig:
+def compute_config(cfg: ConfigDict, config: CommonConfig) -> CommonConfig:
     """Returns the config that training computes with: with `cfg.cpu_bfloat16`, that of the same model in bfloat16."""
     return dataclasses.replace(config, dtype=DTYPE) if cfg.cpu_bfloat16 else config
 

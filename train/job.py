@@ -53,7 +53,7 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
         vocab_size = tokenizer.vocab_size
         source_vocab_size = tokenizer.source_vocab_size
     config = task.config(cfg, vocab_size, source_vocab_size)
-    objective = task.objective(cfg, cpu_bfloat16.trained(cfg, config))
+    objective = task.objective(cfg, cpu_bfloat16.compute_config(cfg, config))
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:

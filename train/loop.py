@@ -33,7 +33,7 @@ from vaswani.train.program import Program, make_program
 from vaswani.train.schedule import Patience, Schedule, reason_to_save
 from vaswani.train.start import compiled_memory, description
 from vaswani.train.step import TrainState
-from vaswani.train.trackers import Tracker, tracked
+from vaswani.train.trackers import Tracker, open_tracker
 from vaswani.train.utilisation import batch_flops, peak_flops
 from vaswani.train.validation import validate
 from vaswani.train.warm_start import warm_start
@@ -107,7 +107,7 @@ def train(
             record_launch(workdir, job.manifests, done, init_record)
         opened.enter_context(jax.set_mesh(mesh))
         opened.enter_context(closing(uploads))
-        tracking = opened.enter_context(tracked(tracker if is_main() else None, workdir, as_json(cfg)))
+        tracking = opened.enter_context(open_tracker(tracker if is_main() else None, workdir, as_json(cfg)))
         reporter = opened.enter_context(_reporter(cfg, workdir, program, done, tracking, uploads))
         opened.enter_context(closing(job.batches))
         opened.enter_context(closing(checkpoints))

@@ -229,12 +229,12 @@ class Reporter:
         self._diagnosis = {}
         self._totals = _Totals()
         self._window_start = seconds
-        self._write(record, self._left(step, seconds))
+        self._write(record, self._time_left(step, seconds))
         if self._is_first_record:
             self.message(peak_memory())
             self._is_first_record = False
 
-    def _left(self, step: int, seconds: float) -> str:
+    def _time_left(self, step: int, seconds: float) -> str:
         """Returns what the log says of the time left, at the pace of the updates since the last record."""
         updates = step - self._timed.step
         pace = (seconds - self._timed.seconds) / max(updates, 1)

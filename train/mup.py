@@ -36,7 +36,7 @@ RULES = (
 )
 
 
-def scaled(r: float) -> optax.GradientTransformation:
+def scale_by_mup(r: float) -> optax.GradientTransformation:
     """Returns a transformation that multiplies Adam's updates of each parameter as `RULES` says, at r times the width.
 
     Its `update` raises `ValueError` if no rule names a parameter.

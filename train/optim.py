@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from ml_collections import ConfigDict
 from optax.contrib import MuonDimensionNumbers
 
-from vaswani.train.mup import scaled
+from vaswani.train.mup import scale_by_mup
 from vaswani.train.schedule_free import schedule_free
 
 Scalar = int | Int[Array, ""]
@@ -94,7 +94,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     def rate(updates_done: Scalar) -> Float[Array, ""]:
         return learning_rate(cfg, d_model, steps, updates_done + 1)
 
-    decay = {"weight_decay": cfg.weight_decay, "mask": _decayed}
+    decay = {"weight_decay": cfg.weight_decay, "mask": _decay_mask}
     match cfg.name:
         case "adamw":
             chosen = optax.adamw(rate, cfg.b1, cfg.b2, cfg.eps, **decay)
@@ -123,7 +123,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     if cfg.clip_norm:
         parts.insert(0, optax.clip_by_global_norm(cfg.clip_norm))
     if r != 1:
-        parts.append(scaled(r))
+        parts.append(scale_by_mup(r))
     if cfg.ema:
         parts.append(_averaging(cfg.ema))
     return optax.chain(*parts) if len(parts) > 1 else chosen
@@ -188,7 +188,7 @@ def _averaging(decay: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
-def _decayed(params: dict) -> dict:
+def _decay_mask(params: dict) -> dict:
     """Returns the mask of weight decay: matrices decay; biases and layer norms do not."""
 
     def is_matrix(path: tuple[Any, ...], leaf: Array) -> bool:

@@ -23,10 +23,10 @@ from absl import flags
 from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import output_file
-from vaswani.train.overview.found import find_runs
+from vaswani.train.overview.find_runs import find_runs
 from vaswani.train.overview.picture import SUFFIXES, draw
 from vaswani.train.overview.scores import scores_of
-from vaswani.train.overview.table import arranged, as_fitted_text, difference_of, table_of
+from vaswani.train.overview.table import arrange, as_fitted_text, difference_of, table_of
 from vaswani.train.table import Table, as_csv, as_latex, as_markdown, as_text
 
 _WIDTH = 120  # characters, where there is no terminal
@@ -64,7 +64,7 @@ def show(options: Any, places: Sequence[str]) -> None:
         return
     of_runs = table_of(runs)
     table = scores_of(runs, each_run=options.csv) if options.scores else of_runs
-    print(_form(options, _fitted)(arranged(table, options.columns, options.sort)))
+    print(_form(options, _fit_terminal)(arrange(table, options.columns, options.sort)))
     if output:
         draw(runs, of_runs, output)
 
@@ -78,7 +78,7 @@ def _form(options: Any, otherwise: Callable[[Table], str]) -> Callable[[Table], 
     return as_csv if options.csv else otherwise
 
 
-def _fitted(table: Table) -> str:
+def _fit_terminal(table: Table) -> str:
     return as_fitted_text(table, shutil.get_terminal_size((_WIDTH, 0)).columns)
 
 

@@ -62,11 +62,11 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     for split, fault in other_corpora(cfg.data).items():
         lines.append(f"warning: {fault}: give --config.data.{split} too")
     for split, manifest in manifests.items():
-        lines.append(f"data.{split}: {_counted(manifest)}")
+        lines.append(f"data.{split}: {_corpus_size(manifest)}")
     return lines
 
 
-def _counted(manifest: Mapping[str, Any]) -> str:
+def _corpus_size(manifest: Mapping[str, Any]) -> str:
     """Returns how many records of a corpus were read, how many of them are used, and their tokens."""
     pairs = manifest["pairs"]
     tokens = manifest["tokens"]

@@ -85,16 +85,16 @@ def as_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(map(_cell, cells))} |"
 
-    heading = [f"### {escaped(table.title)}", ""] if table.title else []
+    heading = [f"### {escape_markdown(table.title)}", ""] if table.title else []
     dashes = ["---:" if is_number else "---" for is_number in numeric]
     rule = f"|{'|'.join(dashes)}|"
     lines = [*heading, line(_short(table.head)), rule, *map(line, table.rows)]
     if table.notes:
-        lines += ["", *(f"- {escaped(note)}" for note in table.notes)]
+        lines += ["", *(f"- {escape_markdown(note)}" for note in table.notes)]
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Returns Markdown that shows `text` as it is, in one line; `Markdown` is returned unchanged.
 
     Text of a record may have been written by anyone: it must not become HTML, code or a link.
@@ -107,7 +107,7 @@ def escaped(text: str) -> str:
 def _cell(text: str) -> str:
     if isinstance(text, Code):
         return f"`{text}`".replace("|", r"\|")
-    return text if isinstance(text, Markdown) else escaped(text).replace("|", r"\|")
+    return text if isinstance(text, Markdown) else escape_markdown(text).replace("|", r"\|")
 
 
 def as_latex(table: Table) -> str:

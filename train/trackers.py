@@ -104,7 +104,7 @@ def check_installed(name: str | None) -> None:
 
 
 @contextmanager
-def tracked(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator[Tracker | None]:
+def open_tracker(name: str | None, workdir: Path, config: dict[str, Any]) -> Iterator[Tracker | None]:
     """Yields the tracker `name` of `NAMES` for the run in `workdir`, whose id is kept there; None without a name.
 
     Raises:

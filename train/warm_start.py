@@ -53,7 +53,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
     unused = given.keys() - taken
     if is_main():
         counted = f"{len(taken)} of {len(initial)} parameters from {run}, step {', '.join(map(str, steps))}"
-        print(f"{counted}; {_listed(new)} new; {_listed(unused)} of that run unused", file=sys.stderr)
+        print(f"{counted}; {_describe(new)} new; {_describe(unused)} of that run unused", file=sys.stderr)
 
     mixed = dict(initial)
     for name in taken:
@@ -89,7 +89,7 @@ def _same_subwords(theirs: Path, own: Path) -> bool:
     return sha256(theirs) == sha256(own)
 
 
-def _listed(names: Collection[str]) -> str:
+def _describe(names: Collection[str]) -> str:
     """Returns how many there are, and their names, once for all layers."""
     if not names:
         return "0"

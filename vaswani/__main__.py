@@ -34,7 +34,7 @@ def main() -> int:
     name, *rest = sys.argv[1:] or ["--help"]
     found = commands()
     if name in ("--help", "-h", "help"):
-        return _print(_listed(found))
+        return _print(_help(found))
     if name == "--version":
         return _print(f"vaswani {__version__}")
     if name not in found:
@@ -47,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def _listed(found: dict[str, Path]) -> str:
+def _help(found: dict[str, Path]) -> str:
     """Returns what --help says: every command with the first line of its docstring."""
     lines = [__doc__ or "", "Commands; each has --help:", ""]
     for command, path in found.items():

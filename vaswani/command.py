@@ -93,7 +93,7 @@ def _answer(
     if "--version" in asked:
         print(_version())
         return 0
-    arguments = _parsed(sys.argv, known)
+    arguments = _parse(sys.argv, known)
     if hint and len(arguments) > 1:
         raise UserError(f"unexpected argument {arguments[1]!r}; {hint}")
     if check:
@@ -103,7 +103,7 @@ def _answer(
     return main(arguments) or 0
 
 
-def _parsed(argv: list[str], known: dict[str, Any]) -> list[str]:
+def _parse(argv: list[str], known: dict[str, Any]) -> list[str]:
     """Parses the flags, and returns the rest of the command line."""
     try:
         rest = flags.FLAGS(argv)
@@ -112,7 +112,7 @@ def _parsed(argv: list[str], known: dict[str, Any]) -> list[str]:
             flags.FLAGS["config"].value.to_dict()  # a missing file only raises here
         return rest
     except Exception as error:  # whatever a config file or a flag may raise
-        raise _explained(argv, error, known) from error
+        raise _explain(argv, error, known) from error
 
 
 def importing(frame: FrameType | None) -> bool:
@@ -279,7 +279,7 @@ def _listed_flags() -> str:
             for flag in defined:
                 flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     ours = sorted(flags.FLAGS.get_key_flags_for_module(sys.argv[0]), key=lambda flag: flag.name)
-    return "\n".join(["Flags:", *map(_described, ours)])
+    return "\n".join(["Flags:", *map(_flag_help, ours)])
 
 
 def _is_ours(module: str) -> bool:
@@ -289,7 +289,7 @@ def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in packages
 
 
-def _described(flag: flags.Flag) -> str:
+def _flag_help(flag: flags.Flag) -> str:
     """Returns what --help says of a flag."""
     name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
     about = [] if flag.boolean else [flag.parser.syntactic_help]
@@ -326,7 +326,7 @@ def _check_repeated() -> None:
                 raise UserError(f"--{flag.name} is given {flag.present} times, and only the last would count: give one")
 
 
-def _explained(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
+def _explain(argv: list[str], error: Exception, known: dict[str, Any]) -> UserError:
     if isinstance(error, UserError):
         return error
     groups = {key.rpartition(".")[0] for key in known}

@@ -52,7 +52,7 @@ def keep() -> None:
     root = _root()
     if root is None or ENABLED in os.environ:
         return
-    if _chosen() and not is_own_folder():
+    if _is_configured() and not is_own_folder():
         return
     if _has_no_checksum() or not is_private(root):
         return
@@ -68,7 +68,7 @@ def is_own_folder() -> bool:
     return DIRECTORY in os.environ and Path(os.environ[DIRECTORY]).parent == _root()
 
 
-def _chosen() -> bool:
+def _is_configured() -> bool:
     """Returns whether there is a choice of where programs are kept, if any are."""
     jax = sys.modules.get("jax")
     if jax is None:

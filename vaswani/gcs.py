@@ -90,7 +90,7 @@ class BucketPath(PosixGPath, PosixPath):
         return int(info["generation"]) if info else 0
 
     def iterdir(self) -> Iterator["BucketPath"]:
-        folders, names = self._listed()
+        folders, names = self._list()
         for name in sorted(folders + names):
             yield self / name
 
@@ -103,7 +103,7 @@ class BucketPath(PosixGPath, PosixPath):
 
     def walk(self, **_: Any) -> Iterator[tuple["BucketPath", list[str], list[str]]]:
         """Yields as `vaswani.files.walk`."""
-        folders, names = self._listed()
+        folders, names = self._list()
         yield self, folders, names
         for name in folders:
             yield from (self / name).walk()
@@ -190,7 +190,7 @@ class BucketPath(PosixGPath, PosixPath):
             return self._call("info", str(self))
         return None
 
-    def _listed(self) -> tuple[list[str], list[str]]:
+    def _list(self) -> tuple[list[str], list[str]]:
         """Returns the names of the folders and of the objects in this folder; none of one that is not there."""
         entries: list[dict[str, Any]] = []
         with suppress(FileNotFoundError):
@@ -203,12 +203,12 @@ class BucketPath(PosixGPath, PosixPath):
         return names["directory"], names["file"]
 
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        with explained(self):
+        with translate_errors(self):
             return getattr(_files(), method)(*args, **options)
 
 
 @contextmanager
-def explained(path: BucketPath) -> Iterator[None]:
+def translate_errors(path: BucketPath) -> Iterator[None]:
     """Turns the errors of gcsfs into a `BucketError`, or one of an absent or newer object into Python's own."""
     try:
         yield

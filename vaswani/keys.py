@@ -30,7 +30,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def changed_values(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Returns the leaves of `after` that `before` has with another value, by their dotted names."""
     old, new = flat(before), flat(after)
     return {key: new[key] for key in old if new[key] != old[key]}

@@ -64,16 +64,16 @@ def _replace(cache: Any) -> None:
         return
 
     def compress_executable(executable: bytes) -> bytes:
-        return compress(_checked(executable))
+        return compress(_check(executable))
 
     def decompress_executable(kept: bytes) -> bytes:
-        return _checked(decompress(kept))
+        return _check(decompress(kept))
 
     cache.compress_executable = compress_executable
     cache.decompress_executable = decompress_executable
 
 
-def _checked(executable: bytes) -> bytes:
+def _check(executable: bytes) -> bytes:
     if are_too_many(executable):
         raise ValueError(f"it has more than {MOST} object files, which jaxlib 0.10 may not be able to load")
     return executable

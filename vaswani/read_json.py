@@ -37,7 +37,7 @@ def read_json(path: Path, schema: Schema) -> Any:
         content = read_bytes(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    return check(path, "", _parsed(path, "", content), schema)
+    return check(path, "", _parse(path, "", content), schema)
 
 
 def read_json_lines(path: Path, schema: Schema) -> list[Any]:
@@ -56,7 +56,7 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
                 if not line.endswith(b"\n"):
                     break  # had it grown since, its rest would be the next line
                 where = f"line {number}"
-                values.append(check(path, where, _parsed(path, where, line), schema))
+                values.append(check(path, where, _parse(path, where, line), schema))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -72,7 +72,7 @@ def check(path: Path, where: str, value: Any, schema: Schema) -> Any:
     """
     fault = _fault(value, schema, "")
     if fault:
-        raise UserError(f"{_damaged(path, where)}: {fault}")
+        raise UserError(f"{_damage(path, where)}: {fault}")
     return value
 
 
@@ -82,14 +82,14 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path}: cannot be read ({error.strerror})")
 
 
-def _parsed(path: Path, where: str, content: bytes) -> Any:
+def _parse(path: Path, where: str, content: bytes) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # bad UTF-8, or bad JSON
-        raise UserError(f"{_damaged(path, where)}, not JSON ({str(error)[:120]})") from error
+        raise UserError(f"{_damage(path, where)}, not JSON ({str(error)[:120]})") from error
 
 
-def _damaged(path: Path, where: str) -> str:
+def _damage(path: Path, where: str) -> str:
     return f"{path}: damaged in {where}" if where else f"{path}: damaged"
 
 

@@ -15,7 +15,7 @@ from vaswani.infer.translate.options import chosen
 from vaswani.run.averaging import list_checkpoints
 from vaswani.run.builtin import WEIGHTS
 from vaswani.run.folder import as_json
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 
 RECORD = "record.json"
 
@@ -29,7 +29,7 @@ def write(model_run: Run, folder: Path) -> None:
       UserError: the run has no test split, or a parameter is too large for float16.
     """
     with np.errstate(over="ignore"):
-        rounded = {name: np.asarray(leaf, np.float16) for name, leaf in named(model_run.params).items()}
+        rounded = {name: np.asarray(leaf, np.float16) for name, leaf in flatten_params(model_run.params).items()}
     if not all(np.isfinite(leaf).all() for leaf in rounded.values()):
         raise UserError(f"{model_run.workdir}: a parameter is too large for float16")
     sentences = open_split(model_run, "test")

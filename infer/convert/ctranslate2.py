@@ -31,7 +31,7 @@ from vaswani.infer.convert.check import (
 from vaswani.infer.convert.ctranslate2_names import ACTIVATIONS, POSITION_ROWS, TABLE, alibi_table, our_sinusoids
 from vaswani.infer.runs import Run
 from vaswani.model.config import ModelConfig
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 
 # Allowed difference of a subword's log-probability, and the arithmetic of the check: a CPU has no 16-bit floats here.
 TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.3, "int16": 0.1, "int8": 1.0}
@@ -207,7 +207,7 @@ def specification(config: ModelConfig, params: Any) -> transformer_spec.Transfor
                 layer.self_attention.relative_attention_max_distance = np.int32(4 * POSITION_ROWS)
             if causal:
                 layer.attention.queries_scale = float(config.d_k**-0.5)
-    for name, array in _their_weights(config, named(params)).items():
+    for name, array in _their_weights(config, flatten_params(params)).items():
         _set(spec, name, array)
     return spec
 

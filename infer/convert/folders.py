@@ -159,7 +159,7 @@ def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
 
 
 def nested(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Returns the tree of which these are the leaves, by name (`run.parameters.named`)."""
+    """Returns the tree of which these are the leaves, by name (`run.parameters.flatten_params`)."""
     tree: dict[str, Any] = {}
     for name, leaf in leaves.items():
         *folders, last = name.split("/")

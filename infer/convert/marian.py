@@ -36,7 +36,7 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.model.config import ModelConfig
 from vaswani.model.positions import sinusoids
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 
 CLASSES = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 THEIR_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
@@ -84,7 +84,7 @@ def write(model_run: Run, folder: Path) -> None:
     config = model_run.model_config
     kind, name = CLASSES.get(config.norm, CLASSES["post"])  # which refuses any other norm
     _check_held(model_run, name)
-    weights = _their_weights(named(model_run.params), config)
+    weights = _their_weights(flatten_params(model_run.params), config)
     if kind == "pegasus":  # which otherwise draws its sinusoids at random
         for side in SIDES:
             weights[f"model.{side}.embed_positions.weight"] = _sinusoids(POSITIONS, config.d_model)

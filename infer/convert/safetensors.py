@@ -16,7 +16,7 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.run.config import LARGEST, read_config
 from vaswani.run.folder import as_json
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tasks import task_of
 
 NAME = "model.safetensors"
@@ -35,7 +35,7 @@ To make a run of them again, which every command takes:
 
 def write(model_run: Run, folder: Path) -> None:
     """Writes the run's parameters, config and tokenizer, if it has one, into `folder`."""
-    params = {name: np.ascontiguousarray(leaf) for name, leaf in named(model_run.params).items()}
+    params = {name: np.ascontiguousarray(leaf) for name, leaf in flatten_params(model_run.params).items()}
     save_file(params, folder / NAME, metadata={"step": str(model_run.step)})
     write_json(folder / "config.json", as_json(model_run.config))
     if model_run.text:
@@ -69,7 +69,7 @@ def read(folder: Path) -> Imported:
         tokenizer = open_tokenizer(folder / "tokenizer.model")
 
     leaves = {}
-    for name, expected in named(shapes(config, tokenizer)).items():
+    for name, expected in flatten_params(shapes(config, tokenizer)).items():
         leaves[name] = weights.take(name, *expected.shape)
     weights.check_all_read()
     return Imported(folder / NAME, config, tokenizer, nested(leaves), int(step))

@@ -17,7 +17,7 @@ from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert.check import ScoredPairs, check_tokenizer, compare, lengths, scored_pairs
 from vaswani.infer.runs import Run
 from vaswani.model.transformer import Transformer
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tokens import Tokens
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -62,7 +62,7 @@ def write(model_run: Run, folder: Path) -> float:
     if config.mixer not in MIXERS:
         raise UserError(f"model.mixer is {config.mixer!r}, which StableHLO cannot hold; take another format")
     model = Transformer(config)
-    leaves = named(model_run.params)
+    leaves = flatten_params(model_run.params)
     structure = jax.tree.structure(model_run.params)
     names = list(leaves)
 

@@ -6,7 +6,7 @@ A table is text; GPT-2's has this row:
 
 - The name there: {n} is the number of a layer, {side} is encoder or decoder, {q,k} is either of these, and so in our
   path. With `=` between them, several names are copies of one weight: a file has at least one.
-- Our path (`run.parameters.named`): with `+`, several parameters lie side by side there.
+- Our path (`run.parameters.flatten_params`): with `+`, several parameters lie side by side there.
 - The axes there, in the letters of our own (`AXES`): `hk d` is a matrix with a row for each head and entry of it. A
   digit is a size, as of an axis that ours lacks, or of how many parameters lie side by side.
 """

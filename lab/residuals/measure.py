@@ -11,7 +11,7 @@ import optax
 from flax.traverse_util import flatten_dict
 
 from lab.residuals.design import Cell, get_config
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches, evaluation_batches
 from vaswani.run.folder import device, git
 from vaswani.tasks import task_of

@@ -6,7 +6,7 @@ Each design says in its docstring what is compared, and what would show or refut
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 
 STAGES = ("choose", "test")
 SEEDS = (1, 2, 3)  # of stage 2, unless a study has more; stage 1 has seed 0
@@ -48,7 +48,7 @@ def points(
     before = get_config(stage).to_dict()
 
     def point(seed: int, row: str, option: Any) -> dict[str, Any]:
-        return {"seed": seed, **changed(before, get_config(f"{row}:{option}").to_dict())}
+        return {"seed": seed, **changed_values(before, get_config(f"{row}:{option}").to_dict())}
 
     if stage == "choose":
         every_option: dict[Any, None] = {}  # each once, in the order of the rows

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from vaswani.data.corpora import CORPORA, ELSEWHERE, FOLDER, File, Source, corpus_folder
 from vaswani.data.download import main
 from vaswani.data.fetch import fetch
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 

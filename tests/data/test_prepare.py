@@ -15,8 +15,8 @@ from tests import commands
 from vaswani.configs.common import default
 from vaswani.data import cache as module
 from vaswani.data.cache import prepare
+from vaswani.data.from_config import prepare_all
 from vaswani.data.imported import open_tokenizer
-from vaswani.data.of_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 from vaswani.data.prepare import first_epoch
 from vaswani.data.prepared import Prepared, id_type
@@ -390,7 +390,7 @@ def test_the_first_epoch_is_as_full_as_its_arrays(spec, tokenizer, tmp_path, bat
 
 def test_a_corpus_without_a_count_says_how_much_it_takes() -> None:
     for spec, named in (("grammar:train", "grammar:train (100,000 records)"), ("grammar:train:7", "grammar:train:7")):
-        assert module.named(open_corpus(spec), open_corpus(spec).size()) == named
+        assert module.describe_corpus(open_corpus(spec), open_corpus(spec).size()) == named
 
 
 def test_other_users_can_read_what_is_prepared(spec, tokenizer, tmp_path) -> None:

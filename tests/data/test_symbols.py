@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 
 from tests import tiny
 from vaswani.configs.common import default
+from vaswani.data.from_config import prepare_all
 from vaswani.data.imported import open_tokenizer
-from vaswani.data.of_config import prepare_all
 from vaswani.data.symbols import SPECIALS, Symbols
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS, PAD, UNK

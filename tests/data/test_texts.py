@@ -13,8 +13,8 @@ from vaswani.configs.common import default
 from vaswani.data import sources
 from vaswani.data.batching import TextBatch
 from vaswani.data.cache import prepare
+from vaswani.data.from_config import prepare_all
 from vaswani.data.imported import open_tokenizer
-from vaswani.data.of_config import prepare_all
 from vaswani.data.pipeline import ProcessShard, TrainingBatches, text_batches
 from vaswani.data.plans import window_plan
 from vaswani.data.prepared import Prepared

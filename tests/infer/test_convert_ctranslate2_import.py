@@ -34,7 +34,7 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Required, Translator
 from vaswani.model.transformer import Transformer
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.search.scoring import forced_log_probs
 from vaswani.tasks import task_of
 
@@ -153,7 +153,7 @@ def packed(
 ) -> bytes:
     """Returns the file of a run in a version of the format; `extra` are more variables, or others of the same name."""
     config = run.model_config
-    params = {path: np.asarray(array) for path, array in named(run.params).items()}
+    params = {path: np.asarray(array) for path, array in flatten_params(run.params).items()}
     tables = zip(("source_embed", "target_embed", "softmax"), config.tables, strict=True)
     params |= {ours: params[path] for ours, path in tables}
     positions = our_sinusoids(64, config.d_model)
@@ -207,8 +207,8 @@ def test_every_version_of_the_file_is_read(version: int, write: Callable[..., Pa
     if version == 6:
         (folder / "config.json").write_text(json.dumps({"add_source_eos": True, "layer_norm_epsilon": 1e-6}))
     imported = read(folder)
-    expected = named(random_run(N=1, d_k=4, d_v=4, h=2).params)
-    found = named(imported.params)
+    expected = flatten_params(random_run(N=1, d_k=4, d_v=4, h=2).params)
+    found = flatten_params(imported.params)
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[path], expected[path]) for path in expected)
     assert type(imported.tokenizer) is type(tokenizer()) and imported.tokenizer.sha256 == tokenizer().sha256
@@ -385,8 +385,8 @@ def test_a_run_that_is_exported_and_read_again_is_the_same(
 ) -> None:
     run = random_run(**{"N": 1} | fields)
     again = run_of(read(exported(run, tmp_path, "float32", monkeypatch)))
-    expected = named(run.params)
-    found = named(again.params)
+    expected = flatten_params(run.params)
+    found = flatten_params(again.params)
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[path], expected[path]) for path in expected)
     assert again.tokenizer.sha256 == run.tokenizer.sha256
@@ -407,8 +407,8 @@ def test_rounded_weights_are_near(
     run = random_run(N=1, d_k=8, d_v=8, tie_embeddings=False)
     imported = read(exported(run, tmp_path, quantization, monkeypatch))
     assert imported.config.model.positions == "sinusoidal", "rounded, too"
-    found = named(imported.params)
-    for path, array in named(run.params).items():
+    found = flatten_params(imported.params)
+    for path, array in flatten_params(run.params).items():
         largest = np.abs(array).max()
         assert np.abs(found[path] - array).max() <= bound * largest
         if array.ndim > 1:

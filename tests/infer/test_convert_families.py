@@ -27,7 +27,7 @@ from vaswani.infer.texts.blanks import fill, masked
 from vaswani.model.masked_lm import MaskedLM
 from vaswani.model.transformer import Transformer
 from vaswani.model.vision import Vision
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tasks.vision import image_config
 from vaswani.tokens import Tokens
 
@@ -36,8 +36,8 @@ def through_safetensors(run, folder):
     """Checks that the run's export makes the same run."""
     folder.mkdir()
     safetensors.write(run, folder)
-    back, before = safetensors.read(folder), named(run.params)
-    after = named(back.params)
+    back, before = safetensors.read(folder), flatten_params(run.params)
+    after = flatten_params(back.params)
     assert before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
     make_run(folder / "again", back)
 

@@ -26,7 +26,7 @@ from vaswani.infer.translate.options import chosen
 from vaswani.infer.translate.translator import Required, Translator
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.transformer import Transformer
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.search.scoring import forced_log_probs
 from vaswani.tokens import Tokens
 
@@ -59,7 +59,7 @@ def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_
 
     back = huggingface.read(tmp_path)
     assert (back.config.model.N, back.config.model.N_decoder) == (depths["N"], depths.get("N_decoder", 0))
-    before, after = named(model_run.params), named(back.params)
+    before, after = flatten_params(model_run.params), flatten_params(back.params)
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert back.tokenizer.sha256 == tokenizer().sha256

@@ -26,7 +26,7 @@ from vaswani.infer.convert import marian, safetensors
 from vaswani.infer.convert.folders import make_run, needed, new_folder
 from vaswani.infer.runs import Run, open_run
 from vaswani.model import masked_lm, translation
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tasks import task_of
 from vaswani.tasks.config import model_config
 
@@ -56,7 +56,7 @@ def test_out_and_in_again_is_bitwise_the_same(workdir: Path, exported: Path, tmp
     before, after = open_run(workdir), open_run(tmp_path / "again")
     assert after.step == before.step == 4 and after.tokenizer.sha256 == before.tokenizer.sha256
     assert after.model_config == before.model_config
-    ours, theirs = named(before.params), named(after.params)
+    ours, theirs = flatten_params(before.params), flatten_params(after.params)
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name].view(np.int32), theirs[name].view(np.int32)) for name in ours)
 
@@ -78,7 +78,7 @@ def test_runs_of_other_tasks_are_made(task: str, exported: Path, tmp_path: Path)
     shapes = jax.eval_shape(partial(FAMILIES[task], model_config(config, size)), jax.random.key(0))
     params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, np.float32), shapes)
     make_run(tmp_path / "run", imported._replace(params=params))
-    assert named(open_run(tmp_path / "run", task=task).params).keys() == named(params).keys()
+    assert flatten_params(open_run(tmp_path / "run", task=task).params).keys() == flatten_params(params).keys()
     config.task = "other"
     with pytest.raises(UserError, match=r"^config: task is 'other', which this version does not know$"):
         make_run(tmp_path / "other", imported)
@@ -208,7 +208,7 @@ def test_layers_that_share_their_parameters_come_back_however_many_they_are(tmp_
     folder = tmp_path / "out"
     folder.mkdir()
     safetensors.write(Run(tmp_path, config, model, tiny.tokenizer(), params, 1, (1,)), folder)
-    before, after = named(params), named(safetensors.read(folder).params)
+    before, after = flatten_params(params), flatten_params(safetensors.read(folder).params)
     assert before.keys() == after.keys() and len(before) < 18
     assert all(np.array_equal(before[name], after[name]) for name in before)
 

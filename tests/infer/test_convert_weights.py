@@ -25,7 +25,7 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import open_run
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.transformer import Transformer
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
 
@@ -80,7 +80,7 @@ def read(folder: Path, arrays: dict[str, np.ndarray]) -> Imported:
 
 
 def same(one: Imported, other: Imported) -> bool:
-    ours, theirs = named(one.params), named(other.params)
+    ours, theirs = flatten_params(one.params), flatten_params(other.params)
     return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 

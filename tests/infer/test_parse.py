@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests import tiny
+from vaswani.data.from_config import prepare_all
 from vaswani.data.lines import read_lines
-from vaswani.data.of_config import prepare_all
 from vaswani.data.trees.linearise import linearise
 from vaswani.data.trees.treebank import read_trees
 from vaswani.errors import UserError

@@ -17,11 +17,11 @@ from vaswani.paper.records import (
     SCORES,
     TOLERANCE,
     Records,
-    completed,
     find_records,
     read_run,
     recorded_run,
     save,
+    with_defaults,
 )
 from vaswani.paper.results import make_record
 from vaswani.paper.rows import caveat_notes, fits, identity, row_runs
@@ -71,8 +71,8 @@ def test_a_key_that_is_younger_than_the_run_has_its_default(tmp_path: Path) -> N
     config = planted_config(A1)
     old = {key: value for key, value in config.items() if key != "image"}
     old["model"] = {key: value for key, value in config["model"].items() if key != "norm"}
-    assert completed(old) == config
-    other = completed({**old, "model": {**old["model"], "norm": "pre"}})
+    assert with_defaults(old) == config
+    other = with_defaults({**old, "model": {**old["model"], "norm": "pre"}})
     assert identity(other) != identity(config)
     plant(tmp_path / "run", old, scores(old, "valid", 7.0))
     write_record(tmp_path / "A1.jsonl", tmp_path / "run")
@@ -385,7 +385,7 @@ def test_reports_of_the_compiler_are_found(tmp_path: Path) -> None:
     (line,) = (line for line in lines if line.startswith('{"name":"base-v5e-2x2",'))
     (tmp_path / "aot" / "x.jsonl").write_text(f"{line}\n")
     report = json.loads(line)["report"]
-    assert find_records(tmp_path) == Records([], [{**report, "config": completed(report["config"])}], [], [])
+    assert find_records(tmp_path) == Records([], [{**report, "config": with_defaults(report["config"])}], [], [])
 
 
 DAMAGE = [

@@ -16,7 +16,7 @@ from vaswani.configs.ablations import get_config as ablation
 from vaswani.configs.common import default
 from vaswani.configs.small import SHORTER
 from vaswani.errors import UserError
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 from vaswani.model.transformer import Transformer
 from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
@@ -53,8 +53,8 @@ def test_on_an_accelerator_the_recipe_is_the_same(get_config: Callable[[str], Co
     computed = {"model.dtype", "model.dropout_bits", "model.attention_impl", "loss.chunk"}
     filled = {"data.batching", "checkpoint.every_minutes"}
     plain = get_config("en-de").to_dict()
-    assert changed(plain, get_config("en-de:gpu").to_dict()).keys() == computed | filled
-    assert changed(plain, get_config("en-de:tpu").to_dict()).keys() == computed | filled
+    assert changed_values(plain, get_config("en-de:gpu").to_dict()).keys() == computed | filled
+    assert changed_values(plain, get_config("en-de:tpu").to_dict()).keys() == computed | filled
     assert get_config("en-de:gpu").checkpoint.every_minutes == 10, "as configs/accelerator.py says"
     with pytest.raises(
         ValueError, match=r"^there is no row 'gpu'; the rows are en-de, en-fr, each also as ROW:small or"

@@ -14,7 +14,7 @@ SMALL = ("configs/small.py", "notebooks/4_table_3_in_small.py", "notebooks/4_tab
 COUNT = """
 import sys
 from configs.{config} import get_config
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 
 cfg = get_config(*sys.argv[2:])

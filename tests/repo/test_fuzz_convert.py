@@ -29,7 +29,7 @@ from vaswani.infer.convert import fairseq, huggingface, safetensors
 from vaswani.infer.convert.folders import Imported, check_shapes
 from vaswani.infer.runs import open_run
 from vaswani.run.folder import as_json
-from vaswani.run.parameters import named
+from vaswani.run.parameters import flatten_params
 
 pytestmark = pytest.mark.slow
 SECONDS = 60  # for one case, of a few tenths
@@ -329,7 +329,7 @@ def read(family: str, folder: Path) -> Imported:
 def result(imported: Imported) -> tuple[Any, ...]:
     """What must be equal of two runs."""
     tokenizer = imported.tokenizer.sha256 if imported.tokenizer else None
-    arrays = {name: array.tobytes() for name, array in named(imported.params).items()}
+    arrays = {name: array.tobytes() for name, array in flatten_params(imported.params).items()}
     return as_json(imported.config), tokenizer, arrays
 
 

@@ -31,7 +31,7 @@ from vaswani.run.averaging import load_choice
 from vaswani.run.checkpoint import Checkpoints, load_params
 from vaswani.run.lock import check_ours, lock
 from vaswani.train import loop
-from vaswani.train.overview.found import find_runs
+from vaswani.train.overview.find_runs import find_runs
 
 GCSFileSystem = needed("gcsfs").GCSFileSystem
 

@@ -212,7 +212,7 @@ def test_a_cluster_manager_whose_processes_do_not_answer_is_not_called_a_flag(
 
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: False)
     monkeypatch.setattr(jax.distributed, "initialize", fail)
-    monkeypatch.setattr("vaswani.run.connect._started", lambda: 2)
+    monkeypatch.setattr("vaswani.run.connect._launched_together", lambda: 2)
     with pytest.raises(UserError, match=r"^this cluster manager's job: .* \(DEADLINE_EXCEEDED: 1 of 2 tasks\)$"):
         connect(SimpleNamespace(coordinator=None, processes=None, process=None))
 

@@ -16,7 +16,7 @@ from vaswani.configs.classification import get_config
 from vaswani.configs.common import default
 from vaswani.data.batching import Batch
 from vaswani.data.classes import Classified, classes_of
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.properties import PROPERTIES
 from vaswani.data.sources import open_corpus
 from vaswani.data.trees.treebank import read_trees

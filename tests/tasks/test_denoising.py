@@ -14,7 +14,7 @@ from tests.trainings import assert_resumes_to_the_same_bits
 from vaswani.configs.denoising import get_config
 from vaswani.data.cache import prepare
 from vaswani.data.corrupt import Corrupted, Masking, Spans, corruption
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer

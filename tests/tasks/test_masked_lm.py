@@ -19,7 +19,7 @@ from vaswani.configs.common import default
 from vaswani.configs.masked_lm import get_config
 from vaswani.data.batching import make_batch
 from vaswani.data.corrupt import MASK, Corrupted, Masking, corruption
-from vaswani.data.of_config import prepare_all
+from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import ProcessShard, TrainingBatches
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError

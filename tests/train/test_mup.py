@@ -29,7 +29,7 @@ from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 from vaswani.train import loop
 from vaswani.train.check import check
-from vaswani.train.mup import RULES, power, scaled
+from vaswani.train.mup import RULES, power, scale_by_mup
 from vaswani.train.optim import learning_rate, optimizer
 from vaswani.train.step import TrainState, make_train_step
 
@@ -259,7 +259,7 @@ def test_every_rule_names_a_parameter() -> None:
 def test_a_parameter_that_no_rule_names_is_an_error() -> None:
     updates = {"encoder": {"layer_0": {"feed_forward": {"w3": jnp.ones(2)}}}}
     with pytest.raises(ValueError, match=r"^train/mup\.py: no rule names encoder/layer_0/feed_forward/w3; add one"):
-        scaled(2.0).update(updates, scaled(2.0).init(updates))
+        scale_by_mup(2.0).update(updates, scale_by_mup(2.0).init(updates))
 
 
 @pytest.mark.parametrize(

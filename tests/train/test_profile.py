@@ -18,7 +18,7 @@ from vaswani.tasks.loss import Loss
 from vaswani.tasks.translation import objective
 from vaswani.train import loop, program
 from vaswani.train.aot.flops import update_flops
-from vaswani.train.check import profiled
+from vaswani.train.check import parse_profile
 from vaswani.train.metrics import Reporter
 from vaswani.train.nans import _parameters, naming_nans
 from vaswani.train.optim import optimizer
@@ -38,9 +38,9 @@ from vaswani.train.utilisation import batch_flops, chip_of
     ],
 )
 def test_a_range_that_the_run_does_not_make_is_refused(text: str, message: str) -> None:
-    assert profiled("2:10", 10) == (2, 10)
+    assert parse_profile("2:10", 10) == (2, 10)
     with pytest.raises(UserError, match=f"^--profile={text}: {message}$"):
-        profiled(text, 10)
+        parse_profile(text, 10)
 
 
 @pytest.mark.slow

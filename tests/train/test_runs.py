@@ -14,7 +14,7 @@ import pytest
 from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.infer.html import inline_scripts, script_policy
-from vaswani.train.overview.found import find_runs
+from vaswani.train.overview.find_runs import find_runs
 from vaswani.train.overview.picture import draw
 from vaswani.train.overview.scores import scores_of
 from vaswani.train.overview.table import difference_of, table_of

@@ -16,7 +16,7 @@ from vaswani.errors import UserError
 from vaswani.tasks.loss import Loss
 from vaswani.train.metrics import Reporter
 from vaswani.train.step import Sums
-from vaswani.train.trackers import check_installed, metrics_of, tracked
+from vaswani.train.trackers import check_installed, metrics_of, open_tracker
 
 ROOT = Path(__file__).parent.parent.parent
 SUMS = Sums(Loss(np.float32(20), np.float32(10), np.float32(10)), np.int32(18), np.float32(1))
@@ -68,7 +68,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         UserError, match=r"^--tracker=wandb: the package wandb is not installed; pip install -e '\.\[wa"
     ):
         check_installed("wandb")
-    with tracked(None, tmp_path, {}) as nothing:
+    with open_tracker(None, tmp_path, {}) as nothing:
         assert nothing is None
     assert not list(tmp_path.iterdir())
 
@@ -155,7 +155,7 @@ def test_a_tracker_that_cannot_begin_is_one_line(tmp_path: Path, monkeypatch: py
         raise RuntimeError("api_key not configured\nUse `wandb login`")
 
     monkeypatch.setattr("vaswani.train.trackers.WandB", refuse)
-    with pytest.raises(UserError, match=r"^--tracker=wandb: Use `wandb login`$"), tracked("wandb", tmp_path, {}):
+    with pytest.raises(UserError, match=r"^--tracker=wandb: Use `wandb login`$"), open_tracker("wandb", tmp_path, {}):
         pass
     assert not (tmp_path / "tracker.json").exists()
     assert "extra wandb" in reason("wandb")
@@ -171,7 +171,7 @@ def test_a_server_that_has_gone_at_the_end_is_a_note(
             raise ConnectionError("HTTP 503\nno route to the server\n")
 
     monkeypatch.setattr("vaswani.train.trackers.MLflow", lambda *_: Gone())
-    with tracked("mlflow", tmp_path, {}):
+    with open_tracker("mlflow", tmp_path, {}):
         pass
     note = "note: --tracker=mlflow could not be told of the end: no route to the server\n"
     assert capsys.readouterr().err == note
@@ -187,8 +187,8 @@ def test_a_run_that_an_error_ended_is_not_told_as_finished(tmp_path: Path, monke
             ends.append(failed)
 
     monkeypatch.setattr("vaswani.train.trackers.MLflow", lambda *_: Noting())
-    with tracked("mlflow", tmp_path, {}):
+    with open_tracker("mlflow", tmp_path, {}):
         pass
-    with pytest.raises(UserError), tracked("mlflow", tmp_path, {}):
+    with pytest.raises(UserError), open_tracker("mlflow", tmp_path, {}):
         raise UserError("update 3: the loss is nan")
     assert ends == [False, True]

@@ -67,10 +67,10 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     The source's keys and values are computed outside the layers, and so stored. With pre-norm or no norm a layer's last
     product is not recomputed, since only a sum follows it.
     """
-    return sum(_recomputed(config, rows, source_length, target_length))
+    return sum(_recomputed_flops(config, rows, source_length, target_length))
 
 
-def _recomputed(c: ModelConfig, rows: int, source_length: int, target_length: int) -> tuple[int, int]:
+def _recomputed_flops(c: ModelConfig, rows: int, source_length: int, target_length: int) -> tuple[int, int]:
     """Returns `recomputed_flops` of the encoder and of the decoder."""
     s = rows * source_length
     t = rows * target_length
@@ -119,22 +119,22 @@ def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
     projections = _projections(c, positions, positions)
     if c.mixer == "restricted":
         block = block_length(c.neighbours, length, causal)
-        return _Mixer(projections, _attention(c, rows * _padded(length, block), (1 + directions) * block))
+        return _Mixer(projections, _attention(c, rows * _round_up(length, block), (1 + directions) * block))
     if c.mixer == "strided":
         block = block_length(c.neighbours, length, causal)
-        near = _attention(c, rows * _padded(length, block), (1 + directions) * block)
-        whole = _padded(length, c.neighbours)
+        near = _attention(c, rows * _round_up(length, block), (1 + directions) * block)
+        whole = _round_up(length, c.neighbours)
         return _Mixer(projections, near + _attention(c, rows * whole, whole // c.neighbours))
     if c.mixer == "linear":
         block = min(BLOCK, length)
         within_block = block * (c.d_k + c.d_v + 1)
         sums_over_blocks = directions * 2 * c.d_k * (c.d_v + 1)  # made, and read
-        return _Mixer(projections, 2 * rows * _padded(length, block) * c.h * (within_block + sums_over_blocks))
+        return _Mixer(projections, 2 * rows * _round_up(length, block) * c.h * (within_block + sums_over_blocks))
     relative_vectors = 2 * positions * encoding_of(c).distances * c.h * (c.d_k + c.d_v)
     return _Mixer(projections, _attention(c, positions, length) + relative_vectors)
 
 
-def _padded(length: int, block: int) -> int:
+def _round_up(length: int, block: int) -> int:
     """Returns `length` rounded up to whole blocks."""
     return -(-length // block) * block
 

@@ -43,7 +43,7 @@ def collectives(text: str, devices: int, slices: int = 1) -> list[Collective]:
             continue
         shape, kind, start = match.groups()
         if start:
-            shape = _started(shape, kind)
+            shape = _result_shapes(shape, kind)
         channel = re.search(r"channel_id=(\d+)", line)
         number = channel[1] if channel else line
         collective = _collective(kind, shape, line, devices, slices)
@@ -103,7 +103,7 @@ def unordered_scatters(text: str) -> int:
     return sum(" scatter(" in line and "unique_indices=true" not in line for line in text.splitlines())
 
 
-def _started(shape: str, kind: str) -> str:
+def _result_shapes(shape: str, kind: str) -> str:
     """Returns the shapes of the results of an asynchronous collective, whose own shape may have the operands first."""
     if shape.startswith("(("):
         _, _, results = shape.partition(")")

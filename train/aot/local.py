@@ -25,7 +25,7 @@ EXTRAPOLATED = (
 )
 
 
-def timed(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> dict[str, Any]:
+def time_steps(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> dict[str, Any]:
     """Returns the seconds of each of `UPDATES` updates, and the minutes of a run of them, from initial parameters.
 
     The ids are random and the rows full. An update before them is not timed. `flops_per_second` is that of all devices;

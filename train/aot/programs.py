@@ -152,7 +152,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
       TooLarge: it does not fit.
     """
     tx = optimizer(cfg.optim, config.base_width, cfg.steps, config.d_model / config.base_width)
-    goal = objective(cpu_bfloat16.trained(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
+    goal = objective(cpu_bfloat16.compute_config(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
     init = partial(init_state, goal.init, tx)
     placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)
     step: Any = make_train_step(

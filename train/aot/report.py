@@ -19,7 +19,7 @@ from vaswani.run.sharding import AXES
 from vaswani.tasks.config import model_config
 from vaswani.train.aot import gpus, programs
 from vaswani.train.aot.hardware import ASSUMPTIONS, CHIPS, DISPATCH, GIB, Chip
-from vaswani.train.aot.local import EXTRAPOLATED, timed
+from vaswani.train.aot.local import EXTRAPOLATED, time_steps
 from vaswani.train.aot.programs import LOCAL
 
 
@@ -63,11 +63,11 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     }
     if with_search:
         compilers["search"] = lambda: programs.search_program(cfg, config, mesh)
-    made |= _compiled(compilers, place(topology))
+    made |= _compile_all(compilers, place(topology))
     if "refused" in made:
         return made
     if chip is None:
-        made["timed"] = timed(cfg, config, mesh, update(rows, length))
+        made["timed"] = time_steps(cfg, config, mesh, update(rows, length))
     else:
         made["estimate"] = estimate(chip, made["train_middle"], planned * length, cfg.steps)
     return made
@@ -96,7 +96,7 @@ def _check_limit(limit: int | None, longest: int) -> None:
         raise UserError(f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows")
 
 
-def _compiled(compilers: dict[str, Callable[[], dict[str, Any]]], where: str) -> dict[str, Any]:
+def _compile_all(compilers: dict[str, Callable[[], dict[str, Any]]], where: str) -> dict[str, Any]:
     """Returns the facts of each program by its name, up to one that does not fit, which `refused` then describes."""
     made: dict[str, Any] = {}
     for name, compile_ in compilers.items():
@@ -132,8 +132,8 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
       steps: updates in the whole run.
     """
     collectives = program["collectives"]
-    within_slice = sum(_sent(collective) for collective in collectives if collective["kind"] != "send")
-    between_slices = sum(_sent(collective) for collective in collectives if collective["kind"] == "send")
+    within_slice = sum(_bytes_sent(collective) for collective in collectives if collective["kind"] != "send")
+    between_slices = sum(_bytes_sent(collective) for collective in collectives if collective["kind"] == "send")
     seconds = {
         "compute": program["flops_analytic"] / chip.peak,
         "memory": program["traffic"] / chip.memory_bandwidth,
@@ -153,7 +153,7 @@ def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) ->
     }
 
 
-def _sent(collective: dict[str, Any]) -> float:
+def _bytes_sent(collective: dict[str, Any]) -> float:
     """Returns the bytes that a device sends in a ring of its group; an all-reduce goes round twice."""
     rounds = 2 if collective["kind"] in ("all-reduce", "send") else 1  # slices send gradients and get them back reduced
     return rounds * collective["bytes"] * (collective["group"] - 1) / collective["group"]
@@ -219,11 +219,11 @@ def _count_lines(program: dict[str, Any]) -> list[str]:
     for kernel, times in program.get("kernels", {}).items():
         lines.append(f"  {kernel:<18} {pluralize(times, 'calls')}")
     if "deterministic" in program:
-        lines.append(f"  deterministic {'yes' if program['deterministic'] else _unordered(program)}")
+        lines.append(f"  deterministic {'yes' if program['deterministic'] else _nondeterministic(program)}")
     return lines
 
 
-def _unordered(program: dict[str, Any]) -> str:
+def _nondeterministic(program: dict[str, Any]) -> str:
     """Returns what adds in no fixed order."""
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (

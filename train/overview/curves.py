@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from vaswani.keys import short_names
-from vaswani.train.overview.found import SEED, FoundRun, by_seeds, differing_keys
+from vaswani.train.overview.find_runs import SEED, FoundRun, by_seeds, differing_keys
 
 _LONGEST_LABEL = 60  # characters
 

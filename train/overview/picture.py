@@ -8,7 +8,7 @@ from typing import Any
 from vaswani.errors import UserError
 from vaswani.files import write_bytes, write_text, writing
 from vaswani.train.overview.curves import LOSSES, Curve, curves_of
-from vaswani.train.overview.found import FoundRun
+from vaswani.train.overview.find_runs import FoundRun
 from vaswani.train.overview.page import page
 from vaswani.train.table import Table
 

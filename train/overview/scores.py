@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from vaswani.errors import UserError
 from vaswani.keys import short_names
 from vaswani.read_json import read_json
-from vaswani.train.overview.found import SEED, FoundRun, by_seeds, differing_keys, is_aside
+from vaswani.train.overview.find_runs import SEED, FoundRun, by_seeds, differing_keys, is_aside
 from vaswani.train.table import Table, setting, spread
 
 DIGITS = {"BLEU": 2, "chrF": 2, "F1": 2, "accuracy": 4, "nll": 4, "perplexity": 3}

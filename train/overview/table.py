@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vaswani.errors import UserError
 from vaswani.keys import namesake, short_names
-from vaswani.train.overview.found import FoundRun, differing_keys, is_aside
+from vaswani.train.overview.find_runs import FoundRun, differing_keys, is_aside
 from vaswani.train.overview.scores import score_rows
 from vaswani.train.table import Table, as_text, number, setting
 
@@ -25,7 +25,7 @@ def table_of(runs: Sequence[FoundRun]) -> Table:
     names = dict(zip(keys, short_names(keys, ("run", *_RESULTS)), strict=True))
     rows = []
     for run in runs:
-        *results, device = _reached(run)
+        *results, device = _result_cells(run)
         settings = {key: setting(run.config[key]) if run.config else "" for key in keys}
         varied = [value for key, value in settings.items() if not is_aside(key)]
         others = [value for key, value in settings.items() if is_aside(key)]
@@ -39,7 +39,7 @@ def table_of(runs: Sequence[FoundRun]) -> Table:
     return Table("", title, ("run", *measures, *before, device, *after), rows, notes)
 
 
-def arranged(table: Table, columns: Sequence[str] | None, sort: str | None) -> Table:
+def arrange(table: Table, columns: Sequence[str] | None, sort: str | None) -> Table:
     """Returns a table with the columns of these names, by default those that are not empty, and its rows sorted.
 
     `sort` is the name of a column, "-nll" for the highest first. What has no number comes after what has one.
@@ -89,7 +89,7 @@ def as_fitted_text(table: Table, width: int) -> str:
     folder = os.path.commonprefix(runs).rpartition("/")[0] if has_folder else ""  # noqa: RUF071
     rows = []
     for name, *cells in table.rows:
-        rows.append((name.removeprefix(f"{folder}/"), *map(_shortened, cells)))
+        rows.append((name.removeprefix(f"{folder}/"), *map(_shorten, cells)))
     title = ", in ".join(filter(None, (table.title, folder)))
     table = table._replace(title=title, rows=rows)
 
@@ -104,7 +104,7 @@ def as_fitted_text(table: Table, width: int) -> str:
     return as_text(_with_columns(table, range(fitting))._replace(notes=lines))
 
 
-def _shortened(cell: str) -> str:
+def _shorten(cell: str) -> str:
     return cell if len(cell) <= _LONGEST_CELL else f"{cell[:8]}…{cell[9 - _LONGEST_CELL :]}"
 
 
@@ -117,7 +117,7 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
     for run in (one, other):
         if run.state == "damaged":
             raise UserError(run.problem)
-    results = zip(_RESULTS, _reached(one), _reached(other), strict=True)
+    results = zip(_RESULTS, _result_cells(one), _result_cells(other), strict=True)
     rows = [*results, *score_rows(one, other)]
     differing: list[tuple[str, ...]] = [row for row in rows if row[1] != row[2]]
     for key in differing_keys([one, other]):
@@ -130,7 +130,7 @@ def difference_of(one: FoundRun, other: FoundRun) -> Table:
     return Table("", title, ("", str(one.path), str(other.path)), differing, [])
 
 
-def _reached(run: FoundRun) -> tuple[str, ...]:
+def _result_cells(run: FoundRun) -> tuple[str, ...]:
     """Returns the cells of a run under `_RESULTS`."""
     done = run.summary.get("step")
     step = ""

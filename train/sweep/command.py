@@ -13,7 +13,7 @@ from ml_collections import config_flags
 from vaswani.errors import UserError
 from vaswani.files import output_file
 from vaswani.keys import flat
-from vaswani.run.config import completed
+from vaswani.run.config import with_defaults
 from vaswani.run.folder import as_json
 from vaswani.run.records import read_launches
 from vaswani.train import table
@@ -65,7 +65,7 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     statuses = study.statuses()
     states = [point.state for point in statuses]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    best = best_setting(statuses, flat(completed(plan["config"])))
+    best = best_setting(statuses, flat(with_defaults(plan["config"])))
     won = f"; the lowest {_nll_of(best)}" if best else ""
     ended = "all points have ended" if study.finished() else "no point is waiting"
     print(f"{workdir}: {ended}: {counts}{won}; --table shows them", file=sys.stderr)
@@ -110,13 +110,13 @@ def show(options: flags.FlagValues, workdir: Path) -> int:
     if drawn:
         search = plan["kind"] == "search"
         importances = study.importances() if study and search else {}
-        draw(points, drawn, search=search, config=flat(completed(plan["config"])), importances=importances)
+        draw(points, drawn, search=search, config=flat(with_defaults(plan["config"])), importances=importances)
     return 0
 
 
 def _print(options: flags.FlagValues, points: list[PointStatus], plan: dict[str, Any], workdir: Path) -> None:
     """Prints what the flags ask for."""
-    config = flat(completed(plan["config"]))
+    config = flat(with_defaults(plan["config"]))
     records = as_records(points, config)
     if options.csv:
         print(as_csv(records))

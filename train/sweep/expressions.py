@@ -40,7 +40,7 @@ def product(*parts: Axes | Sequence[Point]) -> list[Point]:
             factors += [_axis(key, part[key]) for key in part]
         else:
             factors.append(list(part))
-    return [_merged(combination) for combination in itertools.product(*factors)]
+    return [_merge(combination) for combination in itertools.product(*factors)]
 
 
 def zipped(axes: Axes) -> list[Point]:
@@ -52,7 +52,7 @@ def zipped(axes: Axes) -> list[Point]:
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
         raise UserError(f"zipped(): every key needs the same number of values; {lengths}")
-    return [_merged(row) for row in zip(*columns.values(), strict=True)]
+    return [_merge(row) for row in zip(*columns.values(), strict=True)]
 
 
 def chain(*lists: Sequence[Point]) -> list[Point]:
@@ -88,7 +88,7 @@ def _axis(key: str, values: Any) -> list[Point]:
     return [{key: value} for value in values]
 
 
-def _merged(points: Iterable[Point]) -> Point:
+def _merge(points: Iterable[Point]) -> Point:
     merged: Point = {}
     for point in points:
         twice = merged.keys() & point.keys()

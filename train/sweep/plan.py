@@ -10,12 +10,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
-from vaswani.data.of_config import check_specs
+from vaswani.data.from_config import check_specs
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.keys import flat, suggestion
 from vaswani.read_json import read_json
-from vaswani.run.config import completed
+from vaswani.run.config import with_defaults
 from vaswani.tasks import task_of
 from vaswani.tasks.config import model_config
 from vaswani.train.check import check
@@ -57,7 +57,7 @@ class Sweep:
         configs: dict[str, dict[str, Any]] = {}
         for point in points:
             name = name_of(point, keys)
-            config = flat(self._resolved(point, f"sweep(): point {name}").to_dict())
+            config = flat(self._resolve(point, f"sweep(): point {name}").to_dict())
             for earlier in configs:
                 if configs[earlier] == config:
                     raise self._error(f"sweep(): points {earlier} and {name} are the same run")
@@ -71,7 +71,7 @@ class Sweep:
         point = self._call("search()", search, trial)
         if not isinstance(point, dict):
             raise self._error("search() must return a dict of keys and values; see docs/sweeps.md")
-        self._resolved(point, "search()")
+        self._resolve(point, "search()")
         return point
 
     def arguments(self, point: Point) -> list[str]:
@@ -91,7 +91,7 @@ class Sweep:
             kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             raise self._error(f"{name}: {kind}{error}") from error
 
-    def _resolved(self, point: Point, where: str) -> ConfigDict:
+    def _resolve(self, point: Point, where: str) -> ConfigDict:
         """Returns the checked config of a point; `where` begins the messages."""
         cfg = self.base.copy_and_resolve_references()
         known = flat(default().to_dict())
@@ -136,7 +136,7 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
 
     `plan` has "kind" ("grid" or "search"), "config" (that the points depart from), "storage" (a URL without password,
     None for the folder's own) and "study" (its name there). That of an older sweep may lack keys of the config that are
-    newer (`run.config.completed`). Raises `UserError` where the folder holds something else.
+    newer (`run.config.with_defaults`). Raises `UserError` where the folder holds something else.
     """
     path = workdir / "sweep" / "plan.json"
     if not path.exists():
@@ -145,8 +145,8 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
         (path.parent / "results").mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     recorded = read_plan(workdir)
-    old = flat({**recorded, "config": completed(recorded["config"])})
-    new = flat({**plan, "config": completed(plan["config"])})
+    old = flat({**recorded, "config": with_defaults(recorded["config"])})
+    new = flat({**plan, "config": with_defaults(plan["config"])})
     for key in ("kind", *sorted(old.keys() | new.keys())):  # a search is no grid, whatever else differs
         if old.get(key) != new.get(key):
             name = key.removeprefix("config.")

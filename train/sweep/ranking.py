@@ -69,7 +69,7 @@ def settings_of(points: Sequence[PointStatus], config: dict[str, Any]) -> list[S
     return sorted(settings.values(), key=lambda one: one.rank)
 
 
-def ranked(points: Sequence[PointStatus], config: dict[str, Any]) -> list[PointStatus]:
+def best_first(points: Sequence[PointStatus], config: dict[str, Any]) -> list[PointStatus]:
     """Returns the points, best first: those that are done, by their settings and then by their nll; then the others."""
     places: dict[str, int] = {}
     settings = settings_of(points, config)

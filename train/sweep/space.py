@@ -51,7 +51,7 @@ def check_distributions(trials: list[FrozenTrial], suggest: Callable[[Trial], Po
             try:
                 check_distribution_compatibility(before, now)
             except ValueError as error:
-                difference = f"{name} is {_drawn(before)} there and {_drawn(now)} here"
+                difference = f"{name} is {_describe(before)} there and {_describe(now)} here"
                 raise another(workdir, difference) from error
 
 
@@ -70,7 +70,7 @@ class _Again(RandomSampler):
         return super().sample_independent(study, trial, param_name, param_distribution)
 
 
-def _drawn(distribution: BaseDistribution) -> str:
+def _describe(distribution: BaseDistribution) -> str:
     """Returns in words what a parameter is drawn from."""
     if isinstance(distribution, CategoricalDistribution):
         return f"one of {distribution.choices}"

@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from vaswani.errors import UserError
 from vaswani.files import write_json
-from vaswani.run.config import completed
+from vaswani.run.config import with_defaults
 from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.plan import another
 from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
@@ -101,7 +101,7 @@ class Study:
                     storage=storage,
                     # Trials that other workers are training count as bad ones, so that the next is tried elsewhere.
                     sampler=TPESampler(constant_liar=True),
-                    pruner=_pruner(pruner if self.search else "none", completed(plan["config"])),
+                    pruner=_pruner(pruner if self.search else "none", with_defaults(plan["config"])),
                     load_if_exists=True,
                 )
             else:
@@ -148,7 +148,7 @@ class Study:
 
             def objective(trial: Trial) -> float:
                 claim.close()
-                held = self._held(trial)
+                held = self._hold(trial)
                 outcome = held if isinstance(held, Outcome) else train(held)
                 if outcome is None:
                     raise _Fail
@@ -180,7 +180,7 @@ class Study:
             if trial.state == TrialState.FAIL and not _has_failed(trial):
                 retry(self.study, copy.deepcopy(trial))
 
-    def _held(self, trial: Trial) -> HeldPoint | Outcome:
+    def _hold(self, trial: Trial) -> HeldPoint | Outcome:
         """Returns the point of a trial, or how it ended where `search(trial)` refuses it."""
         points = self._points()
         name = trial.user_attrs.get("name")

@@ -6,7 +6,7 @@ from typing import Any
 from vaswani.keys import short_names
 from vaswani.train import table
 from vaswani.train.sweep.point import PointStatus
-from vaswani.train.sweep.ranking import best_of, differing_keys, ranked
+from vaswani.train.sweep.ranking import best_first, best_of, differing_keys
 
 MEASURES = (
     "nll",
@@ -31,14 +31,14 @@ _FIXED = ("point", "is_best", "state", "step", "steps", *MEASURES, "minutes", "r
 def as_records(points: Sequence[PointStatus], config: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns a flat dict for each point, best first; `config`, dotted key to value, is what they depart from.
 
-    They are `ranked`, and `best_of` is marked. Keys are "point"; "is_best"; each config key whose value is not the same
+    "is_best" marks `best_of`. Keys are "point"; "is_best"; each config key whose value is not the same
     in all, None where none is chosen yet; "state", "step", "steps"; the `MEASURES` that `train.sweep.point.summary`
     explains, None where there is none; "minutes" of training; "reason" or "".
     """
     differing = differing_keys(points, config)
     best = best_of(points, config)
     records = []
-    for point in ranked(points, config):
+    for point in best_first(points, config):
         whole = config | point.overrides
         record: dict[str, Any] = {"point": point.name}
         record["is_best"] = best is not None and point.name == best.name
@@ -101,9 +101,9 @@ def _cells(record: dict[str, Any], keys: Sequence[str]) -> list[str]:
 def as_csv(records: Sequence[dict[str, Any]]) -> str:
     """Returns the same as comma-separated values, not rounded, with whole keys in the first line."""
     head = tuple(records[0]) if records else _FIXED
-    rows = [tuple(map(_unrounded, record.values())) for record in records]
+    rows = [tuple(map(_all_digits, record.values())) for record in records]
     return table.as_csv(table.Table("", "", head, rows, []))
 
 
-def _unrounded(value: Any) -> str:
+def _all_digits(value: Any) -> str:
     return "" if value is None else str(value)

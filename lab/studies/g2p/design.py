@@ -60,7 +60,7 @@ from ml_collections import ConfigDict
 from lab.studies.two_stages import SEEDS, STAGES, points, row_and_option
 from vaswani.configs.common import default
 from vaswani.data.corpora import corpus_folder
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 
 LANGUAGES = ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi")
 PILOT = "dut"  # chooses for all
@@ -143,4 +143,4 @@ def sweep(stage: str = "choose") -> list[dict[str, Any]]:
     else:
         raise ValueError(f"there is no stage {stage!r}; the stages are {', '.join((*STAGES, LONGER))}")
     before = get_config(stage).to_dict()
-    return [{"seed": seed, **changed(before, get_config(name).to_dict())} for seed, name in runs]
+    return [{"seed": seed, **changed_values(before, get_config(name).to_dict())} for seed, name in runs]

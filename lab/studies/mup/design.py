@@ -42,7 +42,7 @@ from ml_collections import ConfigDict
 
 from lab.studies.two_stages import row_and_option
 from vaswani.configs.quickstart import get_config as quickstart
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 
 KINDS = ("standard", "mup")
 WIDTHS = (32, 64, 128, 256)
@@ -88,6 +88,6 @@ def sweep(argument: str = "mup-64") -> list[dict[str, Any]]:
     for seed in SEEDS:
         for row in ROWS:
             for rate in RATES:
-                changes = changed(before, get_config(f"{row}:{rate}").to_dict())
+                changes = changed_values(before, get_config(f"{row}:{rate}").to_dict())
                 points.append({"seed": seed, **changes})
     return points

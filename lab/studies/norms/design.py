@@ -36,7 +36,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from vaswani.configs.quickstart import get_config as quickstart
-from vaswani.keys import changed
+from vaswani.keys import changed_values
 
 NORMS = ("post", "pre", "deep")
 LAYERS = (2, 6, 12)
@@ -79,5 +79,6 @@ def sweep(argument: str = name_of(*PAPER)) -> list[dict[str, Any]]:
     """Returns the points: every run with every seed."""
     before = get_config(argument).to_dict()
     return [
-        {"seed": seed, **changed(before, get_config(row).to_dict())} for seed, row in itertools.product(SEEDS, ROWS)
+        {"seed": seed, **changed_values(before, get_config(row).to_dict())}
+        for seed, row in itertools.product(SEEDS, ROWS)
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from vaswani.data.cache import key_of, named, prepare
+from vaswani.data.cache import describe_corpus, key_of, prepare
 from vaswani.data.corpus import Corpus
 from vaswani.data.imported import open_tokenizer
 from vaswani.data.pair import Pair
@@ -159,7 +159,7 @@ def _learned_subwords(cfg_data: ConfigDict, corpus: Corpus, path: Path) -> Token
         )
     count = corpus.size()
     total = None if count is None else corpus.sides * count
-    job = f"learning {cfg_data.vocab_size:,} subwords from {named(corpus, count)}"
+    job = f"learning {cfg_data.vocab_size:,} subwords from {describe_corpus(corpus, count)}"
     with Progress(job, "lines", total=total) as progress:
         lines = progress.count(text for pair in corpus.pairs() for text in pair)
         return Tokenizer.train(
