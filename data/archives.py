@@ -29,19 +29,19 @@ class Archives:
         self._unpacked = unpacked
 
     def __getattr__(self, name: str) -> Any:
-        """Returns an attribute of the manager, such as `manual_dir`."""
+        """Returns one of the manager's attributes, such as `manual_dir`."""
         return getattr(self._manager, name)
 
     def download(self, urls: Any) -> Any:
-        """Downloads files; returns their paths in place of the addresses.
+        """Downloads files; returns the same structure with paths instead of addresses.
 
         Raises:
-            UserError: of an address no SHA-256 is known, or as `fetch`.
+            UserError: an address has no known SHA-256, or as `fetch`.
         """
         return _each(self._fetch, urls)
 
     def extract(self, paths: Any) -> Any:
-        """Unpacks archives; returns a folder in place of each, a file in place of a `.gz`, and other files as given."""
+        """Unpacks archives: each becomes a folder, a `.gz` becomes a file, and other files stay as given."""
         return _each(self._unpack, paths)
 
     def download_and_extract(self, urls: Any) -> Any:

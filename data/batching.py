@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class TextBatch(NamedTuple):
-    """As `Batch`, of a text: the target side alone, in which EOS, where there is one, is the last label."""
+    """A batch of a text: only the target side of a `Batch`; EOS, if there is one, is the last label."""
 
     target: Tokens
     labels_bt: Int32[np.ndarray, "b t"]
@@ -36,7 +36,7 @@ def make_batch(records: Sequence[Record], planned: PlannedBatch) -> Batch:
 
     Args:
         records: its pairs, row by row, in the order of `planned.members`.
-        planned: which pairs each row holds, and how long rows are.
+        planned: which pairs each row holds, and the sequence length.
     """
     sources = [source for source, _ in records]
     targets = [target for _, target in records]
@@ -69,15 +69,15 @@ def _make_side(sentences: list[np.ndarray], planned: PlannedBatch) -> tuple[Toke
     length = planned.row_length
     counts_b = (planned.rows_bc >= 0).sum(axis=1)
     flat_ids, flat_segments, flat_positions = np.zeros((3, len(counts_b) * length), np.int32)
-    # Of each sentence: its tokens, its row, the number of the row's first sentence, the tokens of all before it, and
-    # where it starts. Of 2, 3 and 1 tokens, two of them in the first row, with rows of 6 positions:
+    # For each sentence: its tokens, its row, the number of the row's first sentence, the tokens of all before it, and
+    # where it starts. With 2, 3 and 1 tokens, the first two sentences in one row, and 6 positions per row:
     # tokens_i [2, 3, 1], row_i [0, 0, 1], first_i [0, 0, 2], before_i [0, 2, 5], starts_i [0, 2, 6].
     tokens_i = np.fromiter(map(len, sentences), np.int64, len(sentences))
     row_i = np.repeat(np.arange(len(counts_b)), counts_b)
     first_i = np.repeat(np.cumsum(counts_b) - counts_b, counts_b)
     before_i = np.cumsum(tokens_i) - tokens_i
     starts_i = row_i * length + before_i - before_i[first_i]
-    # Of each token: its position in the sentence, and its place in the batch
+    # For each token: its position in the sentence, and its place in the batch
     position = np.arange(tokens_i.sum()) - np.repeat(before_i, tokens_i)
     place = np.repeat(starts_i, tokens_i) + position
     if sentences:  # a process's share of the last batch may be empty

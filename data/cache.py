@@ -46,7 +46,7 @@ def prepare(
     clean: bool,
     progress: bool = True,
 ) -> Prepared:
-    """Returns the prepared corpus, from the cache if an intact one is there.
+    """Returns the prepared corpus, from the cache if it has an intact copy.
 
     Args:
         spec: see `data.sources`.
@@ -129,7 +129,7 @@ def _write_ids(
     counts = {"read": 0, "kept": 0, "empty": 0, "too_long": 0, "ratio": 0}
     unknown = 0
     lengths = bytearray()
-    # What follows the ids of each side of a pair, or those of a text.
+    # The ids that end each side of a pair, or a text.
     target_end = [] if corpus.characters else [EOS]
     ends = [list(tokenizer.source_end), target_end][-corpus.sides :]
     type_of_id = id_type(_most_ids(tokenizer))
@@ -143,7 +143,7 @@ def _write_ids(
                 counts[fault or "kept"] += 1
                 if not fault:
                     kept.append(record)
-            # One array of many short texts, not one of each.
+            # One array for many short texts, not one for each.
             file.write(np.array(_concatenate(kept, ends), type_of_id).tobytes())
             ended = [[len(ids) + len(end) for ids, end in zip(record, ends, strict=True)] for record in kept]
             lengths_nk = np.array(ended, np.int32)
@@ -209,7 +209,7 @@ def _fault(lengths: list[int], cleaning: dict[str, Any] | None) -> str | None:
 
 
 def _open_cached(folder: Path) -> Prepared:
-    """Opens a corpus of the cache; raises `UserError` also if its manifest is that of another one."""
+    """Opens a cached corpus; raises `UserError` also if the manifest belongs to another corpus."""
     prepared = Prepared(folder)
     key_parts = [prepared.manifest.get(name) for name in ("format", "fingerprint", "tokenizer_sha256", "cleaning")]
     if folder.name != key_of(*key_parts):
@@ -254,5 +254,5 @@ def _remove_if_old(path: Path) -> None:
 
 
 def key_of(*parts: Any) -> str:
-    """Returns the name in the cache of what these JSON values decide."""
+    """Returns a cache key: a hash of these JSON values."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]

@@ -21,7 +21,7 @@ def classes_of(names: str) -> tuple[str, ...]:
 
 
 class Classified:
-    """A prepared corpus of texts and classes; it stands in the place of a `Prepared` of pairs.
+    """A prepared corpus of texts and classes, with the interface of a `Prepared` corpus of pairs.
 
     The second side of a pair is as long as the text: at its EOS it has the number of the class, from 0, and padding
     elsewhere.
@@ -48,7 +48,7 @@ class Classified:
         self._prepared = prepared
 
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
-        """Returns the pairs with these numbers, the same in every epoch; raises as those of `Prepared`."""
+        """Returns the pairs with these numbers, the same in every epoch; raises as `Prepared.records`."""
         numbers = self.class_n[np.asarray(indices, np.int64)]
         pairs: list[Record] = []
         for (ids, _), number in zip(self._prepared.records(indices), numbers, strict=True):

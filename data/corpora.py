@@ -1,7 +1,7 @@
-"""Public corpora: which files they have, where these are downloaded, and where the configs read them.
+"""Public corpora: their files, where to download them, and where the configs read them.
 
-`CORPORA` has those that `python -m data.download` fetches. The SHA-256 of a file is that of the bytes that our results
-were trained on or, for pronunciations, will be. `ELSEWHERE` has those that it cannot fetch, and why.
+`CORPORA` lists the corpora that `python -m data.download` fetches. Each SHA-256 pins the bytes that our results were
+trained on or, for pronunciations, will be. `ELSEWHERE` lists the ones that it cannot fetch, and why.
 """
 
 import os
@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
 
 def _files(folder: str, *rows: tuple[str, int, str]) -> tuple[File, ...]:
-    """Returns the files of one folder of a site, from their names, sizes and sums."""
+    """Returns the files of one folder of a site, from their names, sizes and checksums."""
     return tuple(File(f"{folder}/{name}", size, sha256) for name, size, sha256 in rows)
 
 
@@ -115,7 +115,7 @@ CORPORA = {
             ("vie_hanoi_dev.tsv", 35_905, "5d56e7d14dc4d90758d2d4ba0c74f3531b4e05b5344346786e2a1b1b447093ca"),
             ("vie_hanoi_test.tsv", 34_975, "ed555cb71d164b1be52e72b5bd398fe5a787e1a598418498b67dcb1ab6fb439e"),
         )
-        # The repository has two versions of this file; the sum is that of this commit's.
+        # The repository has two versions of this file; this is the checksum of this commit's version.
         + _files(
             _SIGMORPHON_VIE,
             ("vie_hanoi_train.tsv", 281_678, "8f2a60af78668db3c2c4d201938a822d7fc7808ffd64b12504723f3ff64fea4c"),
@@ -132,17 +132,17 @@ ELSEWHERE = {
 
 
 def corpus_folder(name: str) -> str:
-    """Returns where the configs look for a corpus: in `$VASWANI_CORPORA`, by default in the user's cache folder.
+    """Returns the folder of a corpus: in `$VASWANI_CORPORA`, by default in the user's cache folder.
 
-    That, and not a folder of the clone, so that a run can be scored from any folder, an installed package has its
-    corpora too, and `make clean` deletes none. `~` stays as it is: a config is the same for every user.
+    It is not in the clone, so that a run can be scored from any folder, an installed package also finds its corpora,
+    and `make clean` deletes none. `~` is not expanded: a config is the same for every user.
     """
     root = os.environ.get(FOLDER) or f"{user_cache()}/corpora"
     return f"{root}/{name}"
 
 
 def advice(missing: Path) -> str:
-    """Returns what a message about a missing file adds if it is one of a corpus that is named here, else ""."""
+    """Returns the advice to add to a message about a missing file of a corpus listed here; else ""."""
     name = missing.parent.name
     try:
         is_ours = missing.parent == Path(corpus_folder(name)).expanduser()

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from vaswani.errors import UserError
 from vaswani.files import local_path
 
-Pairs = Iterator[tuple[str, ...]]  # source and target, or a text alone
+Pairs = Iterator[tuple[str, ...]]  # source and target, or only a text
 _BRACES = re.compile(r"\{([^{},]+),([^{},]+)\}")
 
 
 class Corpus(NamedTuple):
     """A corpus, read afresh by each call of `pairs`; `fingerprint` changes with the text or the direction.
 
-    Words that match `symbols` become one subword each, however rare they are. A text alone has no source language; with
-    `characters` it is one sequence without an end, and its characters are the vocabulary. `size` returns the number
-    of records, None where only reading them all would tell.
+    Words that match `symbols` become one subword each, however rare they are. Monolingual text has no source language;
+    with `characters` it is one sequence without an end, and its characters are the vocabulary. `size` returns the
+    number of records, None if only reading them all would tell.
     """
 
     spec: str
@@ -37,7 +37,7 @@ class Corpus(NamedTuple):
 
 
 def languages_of(spec: str, text: str) -> tuple[str, str]:
-    """Returns the two names in the braces of `text`, source first; `UserError` if they are not there once."""
+    """Returns the two names in the braces of `text`, source first; `UserError` unless exactly one pair is given."""
     braces = _BRACES.findall(text)
     if len(braces) != 1 or braces[0][0] == braces[0][1]:
         raise UserError(

@@ -1,8 +1,8 @@
 """Corrupts a text for a model to restore: single tokens masked (BERT), or spans left out (T5).
 
 A record of the text becomes a pair, which is planned, packed and read like any other: the corrupted text, and what is
-to be predicted. What happens to it depends on the seed, the epoch and its number alone, so every epoch hides other
-tokens, and a resumed run or one of several processes hides the same ones as any other.
+to be predicted. The corruption depends only on the seed, the epoch and the record's number. So every epoch masks other
+tokens, and a resumed run, or one with several processes, masks the same ones as any other.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ _STREAM = 1  # tells these random numbers from those that plan an epoch
 
 
 class Masking(NamedTuple):
-    """Devlin et al. 2018, section 3.1: of the tokens chosen 80 % are masked, 10 % replaced and 10 % left as they are.
+    """Devlin et al. 2018, section 3.1: 80 % of the chosen tokens are masked, 10 % replaced and 10 % left as they are.
 
-    The first side of a pair is the text so corrupted; the second has the true tokens where they are to be predicted,
-    and padding elsewhere. BOS and EOS are never chosen.
+    The first side of a pair is the corrupted text; the second has the true tokens where they are to be predicted, and
+    padding elsewhere. BOS and EOS are never chosen.
     """
 
     rate: float  # share of the tokens that are chosen, rounded, and at least one
     vocab_size: int
 
     def lengths(self, tokens_n: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n 2"]:
-        """Returns the lengths of both sides of a pair, given that of its text."""
+        """Returns the lengths of both sides of a pair, given its text's length."""
         return np.stack([tokens_n, tokens_n], axis=1)
 
     def corrupt(self, ids: np.ndarray, random: np.random.Generator) -> Record:
@@ -59,8 +59,8 @@ class Spans(NamedTuple):
     The second side of a pair has the spans, each after its sentinel, and one more sentinel. With the spans "b c" and
     "e" the text "a b c d e EOS" becomes "a <0> d <1> EOS" and "<0> b c <1> e <2> EOS".
 
-    Where the spans are and how long each is is random; their number, and that of their tokens together, follows from
-    the length of the text.
+    Their places and individual lengths are random; the length of the text decides how many spans there are, and how
+    many tokens they have in total.
     """
 
     rate: float  # share of the tokens that are left out, rounded, and at least one of two
@@ -68,12 +68,12 @@ class Spans(NamedTuple):
     sentinels: tuple[int, ...]
 
     def counts(self, tokens_n: Int[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns how many tokens are left out, and in how many spans, given the length of each text, EOS counted."""
+        """Returns how many tokens are left out, and in how many spans, given each text's length, EOS counted."""
         words_n = tokens_n - 1
         most_hidden_n = np.maximum(words_n - 1, 0)
         hidden_n = np.clip(np.rint(self.rate * words_n), 1, most_hidden_n).astype(np.int32)
 
-        # A span has a token at least, and so has what is kept between two of them.
+        # Each span has at least one token, and so does the text between two spans.
         fit_n = np.minimum(hidden_n, words_n - hidden_n + 1)
         most_spans_n = np.minimum(fit_n, len(self.sentinels) - 1)
         wanted_n = np.maximum(np.rint(hidden_n / self.mean), 1)
@@ -81,7 +81,7 @@ class Spans(NamedTuple):
         return hidden_n, spans_n
 
     def lengths(self, tokens_n: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n 2"]:
-        """Returns the lengths of both sides of a pair, given that of its text."""
+        """Returns the lengths of both sides of a pair, given its text's length."""
         hidden_n, spans_n = self.counts(tokens_n)
         return np.stack([tokens_n - hidden_n + spans_n, hidden_n + spans_n + 2], axis=1)
 
@@ -105,12 +105,12 @@ class Spans(NamedTuple):
             source += [*ids[start:span], sentinel]
             target += [sentinel, *ids[span:end]]
             start = end
-        source[-1] = EOS  # in the place of the sentinel that ends the target
+        source[-1] = EOS  # instead of the sentinel that ends the target
         return np.array(source, np.int32), np.array([*target, EOS], np.int32)
 
 
 class Corrupted:
-    """A prepared text whose records are corrupted; it stands in the place of a `Prepared` of pairs."""
+    """A prepared text whose records are corrupted, with the interface of a `Prepared` corpus of pairs."""
 
     def __init__(self, text: Prepared, corruption: Masking | Spans, seed: int = 0):
         self.manifest = text.manifest
@@ -120,7 +120,7 @@ class Corrupted:
         self._seed = seed
 
     def records(self, indices: Sequence[int] | np.ndarray, epoch: int = 0) -> list[Record]:
-        """Returns the pairs with these numbers, as they are in this epoch; raises as those of `Prepared`."""
+        """Returns the pairs with these numbers, as they are in this epoch; raises as `Prepared.records`."""
         pairs = []
         for (ids,), number in zip(self._text.records(indices), indices, strict=True):
             random = np.random.default_rng([self._seed, epoch, int(number), _STREAM])
@@ -129,7 +129,7 @@ class Corrupted:
 
 
 def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking | Spans:
-    """Returns what the task "masked_lm" or "denoising" does to a text.
+    """Returns the corruption of the task "masked_lm" or "denoising".
 
     Raises:
         UserError: the vocabulary lacks sentinels, is one of characters, which has no EOS, or reads what it lacks as

@@ -12,7 +12,7 @@ CORPUS is one of
 The same command resumes a download that was interrupted. Each file's SHA-256 is compared with the one in
 data/corpora.py, and a file that differs is not kept. The files go into ~/.cache/vaswani/corpora, or
 $XDG_CACHE_HOME/vaswani/corpora; the environment variable VASWANI_CORPORA names another folder, for this command and for
-the configs. No corpus is part of this repository, and each has a licence of its own.
+the configs. No corpus is part of this repository; they come under different licences.
 
 WMT14 is downloaded by data.prepare. No command downloads Tatoeba or the news corpus: nobody offers exactly the files
 that our results were trained on. docs/corpora.md says where other corpora are and how to split them.

@@ -20,7 +20,7 @@ _BLOCK = 1 << 16  # bytes
 
 
 def fetch(file: File, folder: Path) -> Path:
-    """Returns the file in `folder`, downloaded unless it is there; an interrupted download is resumed.
+    """Returns the file in `folder`, downloading it if it is missing; an interrupted download is resumed.
 
     Until the file is complete and its SHA-256 is right, its name ends in `.part`.
 
@@ -55,7 +55,7 @@ class _WrongFileError(UserError):
 
 def _check(path: Path, file: File, remedy: str) -> None:
     if file_digest(path) != file.sha256:
-        raise _WrongFileError(f"{path}: its SHA-256 is not that of {file.url} when it was pinned; {remedy}")
+        raise _WrongFileError(f"{path}: its SHA-256 is not the one pinned for {file.url}; {remedy}")
 
 
 def _lock(written: io.BufferedWriter, part: Path) -> None:

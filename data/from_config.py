@@ -22,7 +22,7 @@ from vaswani.progress import Progress
 def prepare_all(
     cfg_data: ConfigDict, tokenizer_path: str | Path | None = None, *, sides: int | None = None
 ) -> tuple[Tokenizer, Prepared, Prepared]:
-    """Returns tokenizer, training and validation corpora of a config, made where they do not exist yet.
+    """Returns a config's tokenizer, training corpus and validation corpus; makes the ones that do not exist yet.
 
     Args:
         cfg_data: `config.data`; see `configs/common.py`.
@@ -52,7 +52,7 @@ def prepare_all(
 
 
 def check_specs(cfg_data: ConfigDict, sides: int | None = None) -> None:
-    """Raises a `UserError` unless `data.train` and `data.valid` name corpora that are there, with `sides` if given."""
+    """Raises a `UserError` unless `data.train` and `data.valid` name corpora that exist, with `sides` if given."""
     in_characters = []
     for key in ("train", "valid"):
         if not cfg_data[key]:
@@ -102,7 +102,7 @@ def _check_tokenizer(cfg_data: ConfigDict, tokenizer: Tokenizer) -> None:
 
 
 def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
-    """Returns the tokenizer of the training corpus, or of its sides, from the cache if intact ones are there."""
+    """Returns the tokenizer of the training corpus, or one for each side, from the cache if it has intact ones."""
     corpus = open_corpus(cfg_data.train)
     units = _units(cfg_data, corpus)
     if units != "subwords" and cfg_data.lowercase:
@@ -118,14 +118,14 @@ def _trained_tokenizer(cfg_data: ConfigDict, cache: Path) -> Tokenizer:
 
 
 def _side(corpus: Corpus, side: int) -> Corpus:
-    """Returns the corpus of the sources alone, 0, or of the targets, 1."""
+    """Returns the corpus of only the sources, 0, or only the targets, 1."""
     return corpus._replace(source_language="", pairs=lambda: ((pair[side],) for pair in corpus.pairs()))
 
 
 def _cached_tokenizer(cfg_data: ConfigDict, cache: Path, corpus: Corpus, units: str, side: str = "") -> Tokenizer:
-    """Returns the tokenizer of all texts of a corpus, from the cache if an intact one is there.
+    """Returns the tokenizer of all texts of a corpus, from the cache if it has an intact one.
 
-    `side` is which one the texts are, of a corpus of two whose vocabularies are not shared.
+    `side` is "source" or "target" if each side has its own vocabulary.
     """
     key_parts = [FORMAT, corpus.fingerprint, cfg_data.vocab_size, cfg_data.lowercase]
     if units != "subwords":
@@ -180,7 +180,7 @@ def _counted_symbols(cfg_data: ConfigDict, corpus: Corpus, units: str) -> Tokeni
 
 
 def _units(cfg_data: ConfigDict, corpus: Corpus) -> str:
-    """Returns `data.units`, or what the corpus alone decides; `UserError` if they contradict each other."""
+    """Returns the units: the corpus's if it fixes them, else `data.units`; `UserError` if they contradict it."""
     if corpus.characters:
         if cfg_data.units not in ("subwords", "characters"):  # the default, and what they are
             raise UserError(f"data.units is {cfg_data.units}, but {corpus.spec} is read in characters")

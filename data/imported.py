@@ -1,4 +1,4 @@
-"""Tokenizers that came with imported models, in JSON files in the place of a sentencepiece model.
+"""Tokenizers that came with imported models, in JSON files instead of a sentencepiece model.
 
 A special token that a text spells, such as `</s>`, is read as that token, as transformers does.
 `open_tokenizer` reads any kind. `Tokenizer.target` is the tokenizer of the target side, where that is another one.
@@ -29,7 +29,7 @@ from vaswani.read_json import check
 
 _END = "</w>"
 _T5_TASK = re.compile(r"(translate \w+ to \w+|summarize): ")  # those whose source is a text, which may be cut
-# What transformers' Marian reads as special tokens wherever a text spells them. That of padding also begins targets.
+# What transformers' Marian reads as special tokens wherever a text spells them. `<pad>` also begins targets.
 _SPELLED = {"</s>": EOS, "<unk>": UNK, "<pad>": BOS}
 _SPELLED_TOKEN = re.compile(f"({'|'.join(_SPELLED)})")
 _PADDING = 256  # ids that a model may have beyond its tokenizer's, so that their number is a round one
@@ -100,9 +100,9 @@ def is_of_tokenizers(error: BaseException) -> bool:
 
 
 class Marian(Listed):
-    """Of opus-mt: a sentencepiece model for each side, and one vocabulary of the pieces of both.
+    """opus-mt's tokenizer: a sentencepiece model for each side, and one vocabulary with the pieces of both.
 
-    A source may begin with the target's language, as `>>deu<<`, in a model of several.
+    In a multilingual model a source may begin with the target's language, as `>>deu<<`.
     """
 
     KIND = "marian"
@@ -165,7 +165,7 @@ class Marian(Listed):
 
 
 class MosesBpe(Listed):
-    """Of fairseq: the Moses tokeniser, then byte-pair encoding as subword-nmt's, `@@` after a piece within a word."""
+    """fairseq's: the Moses tokeniser, then subword-nmt's byte-pair encoding, `@@` after a piece within a word."""
 
     KIND = "moses-bpe"
     SCHEMA: ClassVar = {"languages": [str], "codes": [str]}
@@ -182,8 +182,8 @@ class MosesBpe(Listed):
         if not merges:
             raise UserError(f"{name}: its codes are empty; they must be lines of two pieces")
         if any(len(merge) not in (2, 3) for merge in merges):
-            raise UserError(f"{name}: its codes are not those of subword-nmt or fastBPE, lines of two pieces")
-        # In the first version of subword-nmt the end of a word was a symbol of its own. fastBPE also gives counts.
+            raise UserError(f"{name}: its codes are not subword-nmt's or fastBPE's, lines of two pieces")
+        # In the first version of subword-nmt the end of a word was a separate symbol. fastBPE also gives counts.
         self._own_end = not (codes[0].startswith("#version: 0.2") or len(merges[0]) == 3)
         self._ranks: dict[tuple[str, str], int] = {}
         for rank, (left, right, *_) in enumerate(merges):

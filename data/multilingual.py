@@ -12,10 +12,10 @@ from vaswani.errors import UserError, format_value
 
 
 class Multilingual(Tokenizer):
-    """Puts the token of `source` before the subwords of a source, and that of `target` before those of a target.
+    """Begins each source with the language token of `source`, and each target with the one of `target`.
 
     A text may instead name another of the `languages`, which are pieces of `inner`, as its first word. `decode` leaves
-    languages out. The file is JSON, with that of `inner` in base64.
+    languages out. The file is JSON, with `inner`'s file in base64.
 
     Raises:
       UserError: a language is none of `languages`, or one of these is no piece; the message begins with `name`.
@@ -65,7 +65,7 @@ class Multilingual(Tokenizer):
         return word + space if word in self._ids else ""
 
     def encode(self, text: str) -> list[int]:
-        """Returns the language, by default that of this side, and the subword ids; [] for an empty text."""
+        """Returns the language, by default this side's, and the subword ids; [] for an empty text."""
         language = self.leading(text)
         ids = self.inner.encode(text[len(language) :])
         if language:

@@ -6,7 +6,7 @@ _GRAMMAR = "grammar:"
 
 
 def other_corpora(data: ConfigDict) -> dict[str, str]:
-    """Returns what is wrong with each of "valid" and "test" that is of the bundled grammar where training is not.
+    """Returns an error for each of "valid" and "test" that is the bundled grammar when training is not.
 
     `configs/quickstart.py` names all three; a user's own files replace only those that the command line gives.
     """

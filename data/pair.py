@@ -1,4 +1,4 @@
-"""Two tokenizers in one file: the source's and the target's, each with a vocabulary of its own."""
+"""Two tokenizers in one file: the source's and the target's, with separate vocabularies."""
 
 import base64
 import hashlib
@@ -40,7 +40,7 @@ class Pair(Tokenizer):
     def target(self) -> Tokenizer:
         return self._target
 
-    # Of a source.
+    # Sources
 
     def encode(self, text: str) -> list[int]:
         return self.source.encode(text)
@@ -66,7 +66,7 @@ class Pair(Tokenizer):
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return self.source.pieces(ids)
 
-    # Of a target.
+    # Targets
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
         return self._target.decode(ids)

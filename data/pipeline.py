@@ -62,7 +62,7 @@ def check_position(state: Any) -> State:
 
 @runtime_checkable
 class Records(Protocol):
-    """What batches are made of: a `Prepared` corpus, or one whose records are made from those of another."""
+    """What batches are made of: a `Prepared` corpus, or one that derives its records from another's."""
 
     manifest: dict[str, Any]  # of the corpus
     lengths: Int32[np.ndarray, "n sides"]  # of each record, EOS counted
@@ -293,9 +293,9 @@ def evaluation_batches(
 
 
 def _full_buckets(buckets: Sequence[int], lengths_n: Int32[np.ndarray, " n"], tokens: int) -> list[int]:
-    """Returns the buckets with at least one full batch, of their own pairs and those of buckets before them left out.
+    """Returns the buckets with at least one full batch; the pairs of a bucket left out go to the next.
 
-    The last one is that of the longest pair, or the largest, whatever it has.
+    The longest pair's bucket, or the largest, is always included.
     """
     last = min(bisect_left(buckets, int(lengths_n.max(initial=0))), len(buckets) - 1)
     filled = []

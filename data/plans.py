@@ -1,8 +1,8 @@
 """Plans which sentence pairs form a batch (section 5.1).
 
-A plan covers a whole epoch and follows from the sentence lengths alone, so it is the same in every process and cheap to
-make again on resume. Three plans share one interface: `bucket_plan` puts one pair in a row, among pairs of like length
-(the paper's way); `pack_plan` puts several pairs in a row and tells them apart by segment ids; either holds every pair
+A plan covers a whole epoch and depends only on the sentence lengths, so it is the same in every process and cheap to
+recompute on resume. Three plans share one interface. `bucket_plan` puts one pair in a row, among pairs of like length
+(the paper's way). `pack_plan` puts several pairs in a row and tells them apart by segment ids. Either holds every pair
 once. `window_plan` cuts a text into rows of one length. `make_batch` (data/batching.py) makes the arrays.
 """
 
@@ -169,7 +169,7 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
     rows = _rows_per_batch(tokens, length)
     if not length <= count < 1 << 31:
         raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
-    # Starts are `length` apart, so the offset alone decides which rows an epoch has; the seed also shuffles them.
+    # Starts are `length` apart, so only the offset decides which rows an epoch has; the seed also shuffles them.
     starts_end = count - length + 1
     offset = rng.integers(min(length, starts_end))
     starts_r = rng.permutation(np.arange(offset, starts_end, length))
@@ -199,7 +199,7 @@ def _first_fit(lengths_nk: np.ndarray, order_n: np.ndarray, capacity: int) -> tu
     Returns:
         The row and the place in it of each of `order_n`, and the numbers of the rows that have items, ascending.
     """
-    # Of each stream and open row: the positions left on each side, the number of the row, and the items in it.
+    # For each stream and open row: the positions left on each side, the number of the row, and the items in it.
     count = len(order_n)
     streams = max(1, count // _PAIRS_PER_STREAM)
     room_wok = np.full((streams, _OPEN_ROWS, lengths_nk.shape[1]), capacity, np.int32)

@@ -3,9 +3,9 @@
     python -m data.prepare --config=configs/base.py
 
 Training does the same when it starts, except for the download. Prints, as JSON, where the corpora are, their counts and
-their hashes; keys are set as --config.data.KEY=VALUE. Of pairs it also says what `data.batching` makes of the first
-epoch: the lengths of rows, for each of which an update is compiled, the updates, and the share of each side's positions
-that hold tokens.
+their hashes; keys are set as --config.data.KEY=VALUE. For pairs it also says what `data.batching` makes of the first
+epoch: the sequence lengths, for each of which a step is compiled, the number of steps, and the share of each side's
+positions that hold tokens.
 """
 
 import json

@@ -3,7 +3,7 @@
 It is a folder with
 
     ids.bin        the pairs one after another: source ids, EOS, target ids, EOS; little-endian, 2 bytes per id, 4 for
-                   a vocabulary of more than 65,536. For a text: each line's ids, EOS; for characters: ids alone
+                   a vocabulary of more than 65,536. For a text: each line's ids, EOS; for characters: only ids
     lengths.npy    int32 [pairs, 2]: source and target ids of each pair, EOS counted; for a text, [lines, 1]
     manifest.json  corpus, tokenizer hash, cleaning rules, what they dropped, token counts, SHA-256 of the files
 """

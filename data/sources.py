@@ -166,7 +166,7 @@ def _grammar(spec: str, rest: str) -> Corpus:
 
 
 def _count(spec: str, split: str, given: str | None) -> int:
-    """Returns the number of sentences, by default that of the split."""
+    """Returns the number of sentences, by default the split's."""
     count = whole(given) if given else _SIZES[split]
     if count is None or count > _MOST:
         raise UserError(f"corpus {spec!r}: the grammar makes up to {_MOST:,} sentences")

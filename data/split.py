@@ -73,7 +73,7 @@ def split(pairs: list[Pair], seed: int, valid: int, test: int) -> Split:
 
 
 def same(sentence: str) -> str:
-    """Returns what two sentences have in common that differ only in case, in blanks or in Unicode's forms."""
+    """Returns a sentence in normal form: equal for sentences that differ only in case, blanks or Unicode's forms."""
     return " ".join(unicodedata.normalize("NFKC", sentence).casefold().split())
 
 
@@ -110,7 +110,7 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     output = output_folder("output", options.output)
     if output.is_dir() and any(output.iterdir()):
-        raise UserError(f"--output={output}: this folder has files already; name a new one")
+        raise UserError(f"--output={output}: this folder already contains files; name a new one")
     corpus = open_corpus(options.corpus)
     if corpus.sides != 2:
         raise UserError(f"--corpus={corpus.spec}: this is monolingual; give pairs, as in 'tsv:FILE:{{en,de}}'")

@@ -1,6 +1,6 @@
 """Vocabularies that are lists of symbols: words of text that is already segmented, or characters.
 
-The file is JSON with one symbol a line, in the place of a sentencepiece model; `data.imported.open_tokenizer` reads it.
+The file is JSON with one symbol a line, instead of a sentencepiece model; `data.imported.open_tokenizer` reads it.
 """
 
 import copy
@@ -21,7 +21,7 @@ _SEPARATORS = {"words": " ", "characters": ""}
 class Listed(Tokenizer):
     """A vocabulary of `pieces`, of which the first four are `SPECIALS`; other text is unknown.
 
-    `fields` are those of the file: "pieces", and in some imported models "source_eos", false if no EOS ends a source.
+    `fields` come from the file: "pieces", and in some imported models "source_eos", false if no EOS ends a source.
     """
 
     lowercase = False  # as `config.data` has it, whatever an imported tokenizer does to text
@@ -54,7 +54,7 @@ class Listed(Tokenizer):
 class Symbols(Listed):
     """The words or the characters of a training text; others are unknown, and nothing is normalised.
 
-    Words are what white space separates. `units` are those of the source and of the target, which share the vocabulary.
+    White space separates words. `units` lists the source's and the target's, which share the vocabulary.
     With a `joiner`, a word that ends in it is written together with the next one: subword-nmt's is `@@`.
     """
 
@@ -155,7 +155,7 @@ class Symbols(Listed):
         return [self._ids.get(symbol, UNK) for symbol in _split(text, self._unit)]
 
     def marked(self, ids: Iterable[SupportsIndex]) -> str:
-        """Returns what `decode` does, before words are joined: a text that is encoded as these ids."""
+        """Returns a text that is encoded as these ids: `decode` before it joins words."""
         return _SEPARATORS[self._written_unit].join(self._written(ids))
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:

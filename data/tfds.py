@@ -72,7 +72,7 @@ def open_tfds(spec: str, rest: str) -> Corpus:
 
 
 def _reader(spec: str, key: str, feature: Any) -> Callable[[Any], str]:
-    """Returns what makes one line of a value of this feature."""
+    """Returns a function from a value of this feature to a line of text."""
     kind = type(feature).__name__
     if kind == "ClassLabel":
         return partial(_class_name, spec, key, feature)

@@ -2,7 +2,7 @@
 
 Text is normalised first, by default with sentencepiece's `nmt_nfkc`: Unicode's NFKC, in which most ASCII control
 characters vanish, tabs, line breaks and the invisible U+200B, U+200C, U+200E, U+200F and U+FEFF become spaces, and `～`
-stays. Other choices are NFKC alone and nothing. Then runs of spaces become one, none is left at either end, and the
+stays. Other choices are plain NFKC and nothing. Then runs of spaces become one, none is left at either end, and the
 text is lower-cased if the tokenizer was trained so, which needs NFKC of either kind. After that nothing is lost:
 `decode(encode(text)) == normalise(text)`, for characters outside the vocabulary are spelled in bytes. The model file is
 the whole tokenizer; training it twice gives the same file.
@@ -58,7 +58,8 @@ class Tokenizer:
     joiner = ""
     begin: tuple[int, ...] = ()  # what each text of this side begins with: a language, of a multilingual model
     source_end: tuple[int, ...] = (EOS,)  # what ends a source as the model reads it; nothing in some imported models
-    source_vocab_size: int | None = None  # where the source has a vocabulary of its own; `vocab_size` is the target's
+    source_vocab_size: int | None = None  # if the source has a separate vocabulary; `vocab_size` is then the target's
+
     _spells_bytes = False
 
     def __init__(self, model: bytes, name: str = "tokenizer"):
