@@ -60,7 +60,7 @@ def check_has_line_feeds(first_line: bytes, name: str) -> None:
     """Raises `UserError` if the first line of a text is all of it, with several lines that carriage returns end."""
     if not first_line.endswith(b"\n") and b"\r" in first_line[:-1]:
         raise UserError(
-            f"{name}: its lines end in carriage returns; write line feeds instead, as with tr '\\r' '\\n'"
+            f"{name}: its lines end in bare carriage returns; write line feeds instead, as with tr '\\r' '\\n'"
         )
 
 

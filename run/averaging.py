@@ -96,7 +96,7 @@ def _load(workdir: Path, choice: str, step: int) -> Any:
 
 
 def named_steps(steps: Sequence[int]) -> str:
-    """Returns what to call the checkpoints of these steps; training saves none at step 0, an import does."""
+    """Returns a name for the checkpoints of these steps; only an import has one at step 0."""
     return "imported" if list(steps) == [0] else f"step {', '.join(map(str, steps))}"
 
 

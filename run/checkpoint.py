@@ -72,7 +72,7 @@ class Checkpoints:
                 _rename_damaged(self.folder)
                 self.folder.mkdir(parents=True, exist_ok=True)  # before the others look for it
         if not in_bucket(self.folder) and not self.folder.is_dir():
-            raise UserError(f"{self.folder}: process 0 has made this folder, and it is not here; share one --workdir")
+            raise UserError(f"{self.folder}: process 0 made this folder, but it is missing here; share one --workdir")
         self._checkpoints = {step: saved.about(self.folder / str(step)) for step in saved.steps(self.folder)}
         self._verified = self.latest()
         self._handler = ocp.CompositeCheckpointHandler(
@@ -106,7 +106,7 @@ class Checkpoints:
         return max(self._checkpoints, default=None)
 
     def about(self, step: int) -> Checkpoint:
-        """Returns when and why `step` was saved, and its validation metrics."""
+        """Returns the record of checkpoint `step`: its time, reason and validation metrics."""
         return self._checkpoints[step]
 
     def save(
@@ -206,9 +206,9 @@ class Checkpoints:
                 self._checkpointer.close()
 
     def _complete(self, step: int, superfluous: set[int]) -> None:
-        """Waits until checkpoint `step` counts, writes its checksums, and deletes those that it has made superfluous.
+        """Waits until checkpoint `step` is complete, writes its checksums, and deletes the `superfluous` ones.
 
-        It counts before those are there: reading it back takes a third of the time that a preempted machine has.
+        It counts as complete without checksums: reading it back takes a third of a preempted machine's grace period.
         """
         self._checkpointer.wait_until_finished()
         if is_main():
@@ -236,7 +236,7 @@ class Checkpoints:
             if earlier:
                 cure = f"checkpoint {earlier} is intact and the same command resumes from it once that is fixed"
             else:
-                cure = "no checkpoint is there yet, so the same command starts again once that is fixed"
+                cure = "there is no checkpoint yet, so the same command starts again once that is fixed"
             self._failure = UserError(
                 f"{self.folder}: checkpoint {self._saving} could not be written ({_why(error)}); {cure}"
             )
@@ -309,7 +309,7 @@ def _fault(folder: Path) -> str | None:
 
 
 def _unreadable(folder: Path, *names: str) -> str | None:
-    """Returns why these parts of a checkpoint without checksums, or all of it, cannot be read; None if they can."""
+    """Returns the error in reading these parts of a checkpoint without checksums, by default all; None if none."""
     try:
         _load_parts(folder, "", *(names or _tree(folder)))
     except Exception as error:
@@ -318,7 +318,7 @@ def _unreadable(folder: Path, *names: str) -> str | None:
 
 
 def _fault_of_state(folder: Path, name: str) -> str | None:
-    """Returns which file of a checkpoint's state has changed or, without checksums, why part `name` is unreadable."""
+    """Returns the fault of a checkpoint's state: the changed file or, without checksums, why `name` is unreadable."""
     if not (folder / CHECKSUMS).exists() and saved.is_complete(folder):
         return _unreadable(folder, name)
     return saved.fault(folder, "state/")
@@ -327,7 +327,7 @@ def _fault_of_state(folder: Path, name: str) -> str | None:
 def _rename_damaged(folder: Path) -> None:
     """Renames damaged checkpoints; verifies every byte, from the newest down to the newest intact one.
 
-    Of older ones only time and metrics are read, since the manager fails if it cannot read those.
+    For older ones only time and metrics are read, since the manager fails if it cannot read those.
 
     Raises:
       UserError: there are checkpoints but all are damaged; nothing is renamed.
@@ -388,12 +388,12 @@ def _load_parts(folder: Path, cure: str, *names: str) -> dict:
     """Returns the named parts of a saved state as numpy arrays.
 
     Raises:
-      DamagedError: the state's step is not that of the folder's name: folders may have been swapped, renamed or linked.
+      DamagedError: the state's step differs from the folder's name: folders may have been swapped, renamed or linked.
         The message ends with `cure`.
       UserError: as `_reading`.
     """
     with _reading(folder):
-        # The optimiser's state has sequences, which the names alone do not tell from dicts.
+        # The optimiser's state contains sequences, which their names do not distinguish from dicts.
         tree = _tree(folder) if "opt_state" in names else _names(folder)
         wanted = {name: tree[name] for name in {"step", *names}}
         as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), wanted)

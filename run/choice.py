@@ -75,7 +75,7 @@ def _best_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     judged_by = common_quality([checkpoint.metrics for checkpoint in validated])
     if judged_by is not quality:
         with_bleu = [checkpoint for checkpoint in validated if "bleu" in checkpoint.metrics]
-        note(f"{len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is that of the lowest nll")
+        note(f"{len(with_bleu)} of {len(validated)} checkpoints have a BLEU; the best is the one of lowest nll")
     return sorted(validated, key=lambda checkpoint: judged_by(checkpoint.metrics), reverse=True)
 
 
@@ -119,10 +119,10 @@ def common_quality(all_metrics: Sequence[dict]) -> Callable[[dict], tuple[int, f
 
 
 def steps_to_keep(cfg: ConfigDict, checkpoints: Collection[Checkpoint]) -> set[int]:
-    """Returns the steps that any of the keys of `config.checkpoint` asks for, and the last one.
+    """Returns the steps that any key of `config.checkpoint` asks for, and the last one.
 
-    Section 6.1 averages the last checkpoints, which are to be those of an uninterrupted run: one that only a signal
-    saved makes way for the next.
+    Section 6.1 averages the last checkpoints, which must be the same as in an uninterrupted run: one saved only
+    because of a signal makes way for the next.
 
     Args:
       cfg: `config.checkpoint`.

@@ -26,10 +26,10 @@ _KINDS = {
 
 
 def read_config(workdir: Path) -> ConfigDict:
-    """Returns the config that a run was started with, `completed`.
+    """Returns the config that a run was started with, `with_defaults`.
 
     Raises:
-      UserError: the folder is not that of a run, or its `config.json` is damaged.
+      UserError: this is not a run folder, or its `config.json` is damaged.
     """
     path = workdir / "config.json"
     if not path.is_file():
@@ -50,7 +50,7 @@ def with_defaults(recorded: dict[str, Any]) -> dict[str, Any]:
     (`check_keys`). A key that someone took out of a run's file gets its default as well; `run.unchanged` then finds
     that the file differs from the checkpoint's own.
     """
-    # As a file has it: of a tuple, a list.
+    # As in a file, where a tuple is a list.
     whole = json.loads(json.dumps(default().to_dict()))
     for key, value in recorded.items():
         if isinstance(value, dict) and isinstance(whole.get(key), dict):
@@ -95,7 +95,7 @@ def _fits(value: Any, example: Any) -> bool:
         return isinstance(value, str) and _is_text(value)
     if isinstance(example, bool):
         return isinstance(value, bool)
-    # A whole number, also in place of any other. `bool` is a subclass of `int`.
+    # A whole number, also where a float is expected. `bool` is a subclass of `int`.
     return type(value) is int and abs(value) <= LARGEST
 
 

@@ -10,17 +10,17 @@ from vaswani import compiled
 from vaswani.errors import UserError, note
 
 # What a cluster manager tells the processes of several TPU slices, in this order: how many, which one, and where the
-# first is. A job that replaces a preempted slice may find those of before.
+# first is. A job that replaces a preempted slice may find stale ones.
 _OF_SLICES = ("MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS")
 
 
 def define_flags() -> None:
-    """Defines --coordinator, --processes and --process, for every command that several processes share."""
+    """Defines --coordinator, --processes and --process, for every command that several processes may run together."""
     flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0, if no cluster manager provides it")
     flags.DEFINE_integer(
         "processes",
         None,
-        "number of processes; used with --coordinator, or 1 without it: this one alone, whatever else was started",
+        "number of processes; used with --coordinator, or 1 without it: only this one, whatever else was started",
         lower_bound=1,
     )
     flags.DEFINE_integer("process", None, "index of this process, from 0; used with --coordinator", lower_bound=0)
@@ -29,10 +29,10 @@ def define_flags() -> None:
 def connect(options: Any, *, stops_together: bool = False) -> None:
     """Connects to the other processes of this run, by its flags; to be called before jax looks for devices.
 
-    Cloud TPU slices, Slurm steps, Kubernetes jobs and those of Open MPI 4 are detected (`jax.distributed`). Elsewhere
-    the three flags are needed, except on a single machine. A process that was started alone, or says so by
-    --processes=1, is not connected. With `stops_together` jax takes SIGTERM for itself, so that all processes can agree
-    on the step to stop after (`run.distributed.all_stop`).
+    Cloud TPU slices, Slurm steps, Kubernetes and Open MPI 4 jobs are detected (`jax.distributed`). Elsewhere the three
+    flags are needed, except on a single machine. A single process, or one with --processes=1, is not connected. With
+    `stops_together` jax takes SIGTERM for itself, so that all processes can agree on the step to stop after
+    (`run.distributed.all_stop`).
 
     Raises:
       UserError: only some of the flags are given, one cannot be right, or the other processes do not answer; or the
@@ -66,7 +66,7 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     else:
         # Only process 0 keeps programs, perhaps where the others cannot read them. XLA may divide the tuning of a
         # program for GPUs among all processes, and one that has loaded it would take no part.
-        # With all three flags, one process may be connected to itself alone.
+        # With all three flags, a process may be connected only to itself.
         if compiled.is_own_folder() and jax.process_count() > 1:
             jax.config.update("jax_enable_compilation_cache", False)
 
@@ -96,7 +96,7 @@ def _check_slices(processes: int | None) -> None:
 
 
 def _launched_together() -> int:
-    """Returns how many processes a cluster manager has started together; 1 where there is none.
+    """Returns the number of processes that a cluster manager has started together; 1 if there is none.
 
     `jax.distributed.initialize` would connect a single one to itself, by a port that follows from the machine or the
     job. A second command there would use the same port, and jax would end both.
@@ -112,7 +112,7 @@ def _check_alone() -> None:
     size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
     if size != "1":
         raise UserError(
-            f"mpirun has started {size} processes, and this jax cannot connect those of this Open MPI by itself; give "
+            f"mpirun has started {size} processes, and this jax does not recognise this Open MPI; give "
             "--coordinator=HOST:PORT --processes=$OMPI_COMM_WORLD_SIZE --process=$OMPI_COMM_WORLD_RANK, in a shell for "
             "each process, or --processes=1"
         )

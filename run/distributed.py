@@ -73,13 +73,13 @@ def check_same_config(config: Mapping[str, Any]) -> None:
 
 
 def check_same_data(manifests: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises a `UserError` in every process if one has read other data than process 0: its rows are of other batches.
+    """Raises a `UserError` in every process if one has read other data than process 0, so that batches do not match.
 
-    `manifests` are those of the data, by split, as `run.json` records them.
+    `manifests` are the data's, by split, as `run.json` records them.
     """
-    sums = {name: manifest["sha256"] for name, manifest in manifests.items()}
-    keys = " and ".join(f"data.{name}" for name in sums)
-    _check_same("data", sums, f"{keys} must be the same on every host")
+    checksums = {name: manifest["sha256"] for name, manifest in manifests.items()}
+    keys = " and ".join(f"data.{name}" for name in checksums)
+    _check_same("data", checksums, f"{keys} must be the same on every host")
 
 
 def check_same_params(params: Any) -> None:
@@ -93,7 +93,7 @@ def check_same_params(params: Any) -> None:
 
 
 def _check_same(what: str, values: Any, cure: str) -> None:
-    """Raises a `UserError` in every process if these JSON values are not those of process 0."""
+    """Raises a `UserError` in every process if these JSON values differ from process 0's."""
     if jax.process_count() == 1:
         return
     # Values of any size, as 32 bytes that all processes exchange: [p,k], k = 8 words for each process p.
@@ -101,7 +101,7 @@ def _check_same(what: str, values: Any, cure: str) -> None:
     all_pk = multihost_utils.process_allgather(np.frombuffer(digest, np.uint32))
     others = [str(process) for process, own_k in enumerate(all_pk) if (own_k != all_pk[0]).any()]
     if others:
-        raise UserError(f"the {what} of process {', '.join(others)} are not those of process 0; {cure}")
+        raise UserError(f"the {what} of process {', '.join(others)} differ from process 0's; {cure}")
 
 
 def _look_again(folder: Path) -> None:

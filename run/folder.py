@@ -85,7 +85,7 @@ def _take_over(config: dict[str, Any], workdir: Path) -> None:
         elif different:
             for name in ("run.json", "tracker.json"):
                 (workdir / name).unlink(missing_ok=True)
-        if not has_checkpoint:  # the text that it was made of may have been mended since
+        if not has_checkpoint:  # its training text may have been corrected since
             (workdir / "tokenizer.model").unlink(missing_ok=True)
     write_json(workdir / "config.json", config)
 
@@ -106,7 +106,7 @@ def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Pat
 
 
 def _has_records(workdir: Path) -> bool:
-    """Returns whether a run has recorded an update; its file of records is there, and empty, before the first one."""
+    """Returns whether a run has recorded a step; before the first one its file of records is empty."""
     records = workdir / "metrics.jsonl"
     return records.is_file() and records.stat().st_size > 0
 
@@ -147,7 +147,7 @@ def _versions() -> dict[str, str]:
 
 
 def device() -> dict[str, Any]:
-    """Returns kind and number of the devices, and the processor of this machine, as `run.json` records them."""
+    """Returns kind and number of the devices, and this machine's CPU, as `run.json` records them."""
     return {
         "kind": jax.devices()[0].device_kind,
         "count": jax.device_count(),
@@ -157,7 +157,7 @@ def device() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Returns the processor's model name, or its architecture if the system does not report one."""
+    """Returns the CPU's model name, or its architecture if the system does not report one."""
     return cpu_info("model name") or platform.processor() or platform.machine()
 
 

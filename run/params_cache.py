@@ -1,8 +1,8 @@
 """Keeps the parameters that were restored from checkpoints and averaged: the next command reads one small file.
 
-Five checkpoints of a base model take seven seconds of a processor to read, and this takes half a second. The files lie
-beside the compiled programs, where `vaswani.compiled` keeps those, and are named by the checksums of their checkpoints.
-Each is a safetensors file of float32 arrays, with the hash of all of them.
+Five checkpoints of a base model take seven seconds of CPU time to read, and this takes half a second. The files lie in
+the compilation cache (`vaswani.compiled`), and are named by the checksums of their checkpoints. Each is a safetensors
+file of float32 arrays, with the hash of all of them.
 """
 
 import hashlib

@@ -20,7 +20,7 @@ from vaswani.read_json import check, read_json
 CHECKSUMS = "SHA256SUMS"
 _TIME = "_CHECKPOINT_METADATA"  # orbax writes it last; `custom_metadata` in it has why the checkpoint was saved
 _METRICS = "metrics/metrics"
-_MARKER = "commit_success.txt"  # orbax writes it once all else is there
+_MARKER = "commit_success.txt"  # orbax writes it once everything else exists
 # What a clock may say, right or wrong, in nanoseconds since 1970: the years that Python's dates have.
 _FIRST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 10**9
 _LAST = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 10**9
@@ -30,7 +30,7 @@ class Checkpoint(NamedTuple):
     """A saved step.
 
     Attributes:
-      step: number of the update.
+      step: its number.
       time: when it was saved, in seconds since 1970.
       metrics: of its validation; {} if it had none.
       reason: why it was saved, one of the words of `run.checkpoint.Checkpoints.save`.
@@ -52,12 +52,12 @@ class DamagedError(UserError):
 
 
 def about(folder: Path) -> Checkpoint:
-    """Returns what a checkpoint's files say about it.
+    """Returns the step, time, metrics and reason in a checkpoint's files.
 
-    One without a reason was saved by an earlier version, and counts as one of the schedule: it is kept like those.
+    One without a reason was saved by an earlier version, and is kept as if the schedule had asked for it.
 
     Raises:
-      ValueError: the file of time and reason, or that of the metrics, is damaged or missing; the message says which.
+      ValueError: the file of time and reason, or of the metrics, is damaged or missing; the message says which.
     """
     with _blaming(folder, _TIME):
         metadata = read_json(folder / _TIME, {"commit_timestamp_nsecs": int, "custom_metadata": dict})
@@ -75,7 +75,7 @@ def about(folder: Path) -> Checkpoint:
 
 @contextmanager
 def _blaming(folder: Path, name: str) -> Iterator[None]:
-    """Turns a `UserError` about this file of a checkpoint into a `ValueError` that says whether it is there at all."""
+    """Turns a `UserError` about this file of a checkpoint into a `ValueError`: it is damaged, or missing."""
     try:
         yield
     except UserError as error:
@@ -142,7 +142,7 @@ def replace(folder: Path, metrics: dict[str, float], reason: str) -> None:
 
 def _rewrite(folder: Path, name: str, value: dict[str, Any]) -> None:
     """Rewrites a JSON file of a checkpoint; it never disagrees with its checksum, even for a moment."""
-    # For a moment the file has no checksum, which is allowed: that goes first, then comes the file, then a new one.
+    # The old checksum goes first, then comes the file, then its new checksum: a file without one is allowed.
     known = read_checksums(folder)
     others = {other: digest for other, digest in known.items() if other != name}
     write_checksums(folder, others)
@@ -162,7 +162,7 @@ def add_checksums(folder: Path) -> None:
 
 
 def write_checksums(folder: Path, known: dict[str, str], names: Iterable[str] = ()) -> None:
-    """Writes `SHA256SUMS` atomically: the `known` checksums, and those of the files `names` as they are now."""
+    """Writes `SHA256SUMS` atomically: the `known` checksums, and the current ones of the files `names`."""
     checksums = dict(known)
     for name in names:
         checksums[name] = sha256(folder / name)
@@ -194,7 +194,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 
 def fault(folder: Path, below: str = "") -> str | None:
-    """Returns which file of `folder` has changed and how, among names that start with `below`; None if none has."""
+    """Returns the name and the change of the first changed file in `folder` below `below`; None if none has changed."""
     try:
         checksums = read_checksums(folder)
     except FileNotFoundError:

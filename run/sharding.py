@@ -23,7 +23,7 @@ from vaswani.errors import UserError
 AXES = ("data", "fsdp", "tensor")
 ROWS = P(("data", "fsdp"))  # a batch: rows along both axes
 
-# First match wins. Paths in the optimiser state end like those of the parameters (`opt_state/0/mu/embed`), so one table
+# First match wins. Paths in the optimiser state end like the parameters' paths (`opt_state/0/mu/embed`), so one table
 # covers the whole state. Vectors and counters that match no rule are small, and replicated. A matrix that matches no
 # rule is an error, since replicating it silently could cost most of the memory that sharding saves.
 RULES = (
@@ -49,8 +49,8 @@ RULES = (
     (r"/w2$", P("tensor", "fsdp")),  # [f,d]
 )
 
-# The subwords' matrices, of which a tokenizer decides the size. One that `tensor` does not divide is whole along it: so
-# there is no padding, whose logits would have to be hidden, and every file has the true size.
+# The subwords' matrices, whose size the tokenizer decides. One that `tensor` does not divide is not sharded along it.
+# Padding it instead would need masked logits, and files of another size.
 VOCABULARY = re.compile(r"(embed|softmax)$")
 
 
@@ -92,8 +92,8 @@ def make_mesh(cfg: ConfigDict, devices: Sequence[Any] | None = None) -> Mesh:
 def _mesh(shape: tuple[int, ...], devices: Sequence[Any]) -> Mesh:
     """Returns a mesh of this shape, with nearby chips adjacent.
 
-    The chips of a host form a block of the mesh, so the rows that a host reads are contiguous too. `jax.make_mesh`
-    alone would not do that, and refuses devices of several GPU nodes or TPU slices.
+    The chips of a host form a block of the mesh, so the rows that a host reads are also contiguous. `jax.make_mesh`
+    does not ensure that, and refuses devices of several GPU nodes or TPU slices.
     """
     axis_types = (AxisType.Auto,) * len(AXES)
     hosts = {device.process_index for device in devices}
@@ -136,7 +136,7 @@ def placed_shapes(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
     """
 
     def place(path: tuple[Any, ...], leaf: Any) -> jax.ShapeDtypeStruct:
-        # Not `flatten_dict`, since a training state is not of dicts alone.
+        # Not `flatten_dict`, since a training state is not made only of dicts.
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         spec = _spec(name, leaf.shape)
         if len(spec) == 2 and VOCABULARY.search(name) and leaf.shape[0] % mesh.shape["tensor"]:
@@ -175,7 +175,7 @@ def row_parts(mesh: Mesh | AbstractMesh) -> int:
 
 
 def process_shard(mesh: Mesh, microbatches: int = 1) -> ProcessShard:
-    """Returns which rows of a batch this process's devices hold, padded so that `microbatches` divides each shard.
+    """Returns the rows of a batch that this process's devices hold, padded so that `microbatches` divides each shard.
 
     Raises:
       UserError: the rows are not contiguous, so the process cannot read them in one piece.

@@ -16,9 +16,9 @@ from vaswani.command import flush_outputs, importing
 T = TypeVar("T")
 GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs saving
 INTERRUPTED = b"\ninterrupted\n"
-HELD = b"\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
+HELD = b"\nstopping after this step and its checkpoint (Ctrl-C again to exit at once)\n"
 NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
-AGAIN = 0  # for the watcher, beside the numbers of signals: send the signal again
+AGAIN = 0  # no signal's number; asks the watcher to send the signal again
 
 
 class _Stop(SystemExit):
@@ -49,16 +49,16 @@ class Signals:
     Args:
       saves: whether the work has something to save once it has made progress; if not, the message on a signal does not
         mention saving.
-      alone: False in a run of several processes, which must all stop after the same update. SIGTERM is then left to
+      single: False in a run of several processes, which must all stop after the same step. SIGTERM is then left to
         the preemption service of `jax.distributed`, Ctrl-C is forwarded to it as SIGTERM, and the caller sets
         `received` from `reached_preemption_sync_point`: no signal acts by itself.
     """
 
-    def __init__(self, alone: bool = True, saves: bool = True) -> None:
+    def __init__(self, single: bool = True, saves: bool = True) -> None:
         self.received: signal.Signals | None = None
-        self._alone = alone
+        self._single = single
         self._saves = saves
-        self._handled = (signal.SIGINT, signal.SIGTERM) if alone else (signal.SIGINT,)
+        self._handled = (signal.SIGINT, signal.SIGTERM) if single else (signal.SIGINT,)
         self._may_stop = True  # whether a signal raises `_Stop` in the main thread
         self._raised = False  # whether it has, and the exception is on its way
         self._held = False
@@ -158,13 +158,13 @@ class Signals:
             if first:
                 first = False
                 _tell(self._message())
-                if self._alone and not self._held:
+                if self._single and not self._held:
                     threading.Thread(target=self._leave_late, args=(number,), name="grace", daemon=True).start()
 
     def _message(self) -> bytes:
         if not self._saves:
             return INTERRUPTED
-        return HELD if self._held or not self._alone else NOTHING_TO_SAVE
+        return HELD if self._held or not self._single else NOTHING_TO_SAVE
 
     def _leave_late(self, number: int) -> None:
         """Exits if the main thread has not in time, and still has nothing to save."""
@@ -175,8 +175,8 @@ class Signals:
 def leave(status: int) -> NoReturn:
     """Ends the process at once, for a command whose work a signal has ended and which has closed what it opened.
 
-    An exit by way of the interpreter waits for every thread. One may wait for ever: a signal's exception can come
-    between the acquisition of a lock and its release, in `threading.Condition.__enter__`. Those of jax may crash.
+    A normal exit of the interpreter waits for every thread. One may wait forever: a signal's exception can come
+    between the acquisition of a lock and its release, in `threading.Condition.__enter__`. jax's threads may crash.
     """
     flush_outputs()
     os._exit(status)

@@ -48,9 +48,9 @@ def _accepts_changes() -> bool:
 
 
 def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
-    """Compares a run's tokenizer and config with what was recorded of them; `step` is that of one of its checkpoints.
+    """Compares a run's tokenizer and config with their records, the config's in checkpoint `step`.
 
-    Keys that a resumed run may change may have been changed (`FREE_KEYS`).
+    Keys that a resumed run may change are not compared (`FREE_KEYS`).
 
     Raises:
       UserError: one differs, and neither `accept` nor --accept_changes is given; with them, a note on stderr says so.
@@ -72,8 +72,8 @@ def _tokenizer_change(workdir: Path) -> str | None:
     current = sha256(path)
     if current == recorded:
         return None
-    sums = f"its SHA-256 is {current[:12]}.., in run.json {recorded[:12]}.."
-    return f"{path} has changed since the run was trained: {sums}"
+    checksums = f"its SHA-256 is {current[:12]}.., in run.json {recorded[:12]}.."
+    return f"{path} has changed since the run was trained: {checksums}"
 
 
 def _saved_config(workdir: Path, step: int) -> dict[str, Any] | None:

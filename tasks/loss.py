@@ -61,7 +61,7 @@ def _loss(
     nll_bt = lse_bt - gold_bt
     loss_bt = lse_bt - (1.0 - eps_ls - low) * gold_bt - low * sum_bt
 
-    # `where` and not the weight alone: 0 times infinity would be NaN.
+    # `where` as well as the weight: 0 times infinity would be NaN.
     def total(x_bt: Array) -> Array:
         return jnp.sum(x_bt * weights_bt, where=weights_bt != 0)
 
@@ -116,7 +116,7 @@ _Piece = tuple[Array, Array, Array]  # x_pnd, target_pn and weights_pn of a chun
 def _sums(
     eps_ls: float, chunk: int, x_btd: Array, softmax_vd: Array, target_bt: Array, weights_bt: Array
 ) -> tuple[Array, Array]:
-    """Returns loss_sum and nll_sum: the value alone, as in validation."""
+    """Returns loss_sum and nll_sum without a gradient, as in validation."""
     b, t = target_bt.shape
     division = _divide(b, t, chunk)
     table_vd, table_sum_d = _prepare(softmax_vd, x_btd.dtype, division)
@@ -149,7 +149,7 @@ def _sums_and_gradient(
         loss, logits_pnv, lse_pn = _loss_of_chunk(*piece, table_vd, table_sum_d, eps_ls)
         sums = (loss_sum + loss.loss_sum, nll_sum + loss.nll_sum)
 
-        # The logits are x E^T. Of their gradient G, that of E is G^T x, a sum over all chunks, and that of x is G E.
+        # The logits are x E^T. Given their gradient G, E's is G^T x, a sum over all chunks, and x's is G E.
         dlogits_pnv = _logits_gradient(logits_pnv, lse_pn, target_pn, weights_pn, eps_ls)
         dlogits_pnv = dlogits_pnv.astype(x_pnd.dtype)
         dtable_pvd += jnp.einsum("pnv,pnd->pvd", dlogits_pnv, x_pnd, preferred_element_type=jnp.float32)
@@ -166,7 +166,7 @@ def _sums_and_gradient(
 
 
 def _backward(eps_ls: float, chunk: int, gradient: tuple[Array, Array], cotangent: tuple[Array, Array]) -> Any:
-    """Returns the cotangents of the arrays; all that is left to do is to multiply by that of loss_sum."""
+    """Returns the cotangents of the arrays: `gradient` times loss_sum's cotangent."""
     dx_btd, dsoftmax_vd = gradient
     loss_cotangent, _ = cotangent  # nll_sum has no gradient
     dx_btd = (dx_btd * loss_cotangent).astype(dx_btd.dtype)
@@ -206,7 +206,7 @@ def one_pass(x_pnv: Array) -> Array:
     """Returns the same with the maximum and the sum of exponentials in one reduction (Milakov and Gimelshein 2018)."""
 
     def join(left: tuple[Array, Array], right: tuple[Array, Array]) -> tuple[Array, Array]:
-        # Of two parts of a row, each sum is of exp(x - the part's maximum).
+        # Each side is a part of the row, with its maximum and the sum of exp(x - its maximum).
         maximum = jnp.maximum(left[0], right[0])
         return maximum, left[1] * jnp.exp(left[0] - maximum) + right[1] * jnp.exp(right[0] - maximum)
 

@@ -41,7 +41,7 @@ class Objective:
     chunk: int = 0  # positions whose logits exist at a time; 0: all
 
     def loss(self, params: dict, batch: Batch, noise: Noise | None) -> Loss:
-        """Returns the loss of a batch; without `noise`, that of validation."""
+        """Returns the loss of a batch; without `noise`, the validation loss."""
         inputs, target_bt, weights_bt = self.make_example(batch)
         x_btd, softmax_vd = self.model.apply({"params": params}, *inputs, noise, method="logit_factors")
         return softmax_cross_entropy(x_btd, softmax_vd, target_bt, weights_bt, self.eps_ls, self.chunk)
@@ -96,13 +96,12 @@ class Task(NamedTuple):
     """One thing that a model can learn; tasks/NAME.py has the `TASK` of each.
 
     Attributes:
-      config: returns the model's config, of a whole config, the size of the vocabulary and, where the source has one
-        of its own, of that.
+      config: returns the model's config, given a whole config, the vocabulary's size and, if the source has a separate
+        vocabulary, its size.
       objective: returns the model and its loss.
       data: returns the data of a config for training in a folder. Prepares the corpora, and the run's tokenizer, where
         they do not exist yet; raises a `UserError` if the config or a corpus is at fault.
-      evaluation: how a run is evaluated; None for translation and language models, which have files of their own in
-        infer/evaluate.
+      evaluation: how a run is evaluated; None for translation and language models, which infer/evaluate implements.
       images: whether the model reads images, so that there is no tokenizer.
     """
 

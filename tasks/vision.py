@@ -64,7 +64,7 @@ class ImageObjective(Objective):
     model: vision.Vision
 
     def loss(self, params: dict, batch: ImageBatch, noise: Noise | None) -> Loss:
-        """Returns the loss of a batch; without `noise`, that of validation."""
+        """Returns the loss of a batch; without `noise`, the validation loss."""
         inputs, target_b1, weights_b1 = self.make_example(batch)
         logits_bv, _ = self.model.apply({"params": params}, *inputs, noise)
         return cross_entropy(logits_bv[:, None], target_b1, weights_b1, self.eps_ls)

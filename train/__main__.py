@@ -5,10 +5,10 @@
 
 Every key of the config can be set with --config.KEY=VALUE; configs/common.py lists and explains them. If DIR holds a
 run of the same config, training resumes from its latest checkpoint, so the same command starts and resumes. Some keys
-may differ then, such as those of eval and checkpoint: docs/faults.md lists them.
-With --init a new run begins with the parameters of another, wherever path and shape match; once DIR has a checkpoint
-of its own, --init is ignored.
-Ctrl-C finishes the current update, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
+may differ then, such as the keys of eval and checkpoint: docs/faults.md lists them.
+With --init a new run begins with the parameters of another, wherever path and shape match; --init is ignored once DIR
+has a checkpoint.
+Ctrl-C finishes the current step, saves a checkpoint and exits with 130 (SIGTERM: 143); a second Ctrl-C exits at once.
 
 DIR receives config.json (every key), run.json (versions, git commit, device, data), tokenizer.model, checkpoints/STEP,
 metrics.jsonl and files for TensorBoard (the extra `tensorboard` has the viewer); python -m train.runs DIR sums it up.

@@ -54,7 +54,7 @@ AT_LEAST_0 = (
     "optim.weight_decay",
     "seed",
 )
-SEARCH = ("beam", "alpha", "extra_length")  # keys of `decode` whose limits are those of the flags
+SEARCH = ("beam", "alpha", "extra_length")  # keys of `decode` with the flags' limits
 MOST = {"data.vocab_size": 1_000_000}  # no vocabulary is as large; refused here, before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1

@@ -7,14 +7,13 @@
 
 A topology is a TPU generation (v4, v5e, v5p, v6e, tpu7x) and the layout of its chips: v5e:2x2, v6e:4x4, v5p:2x2x2; or
 a GPU (a100, h100) and the number of them in one node: h100:1, h100:8. The train step is compiled for the longest rows,
-which need the most memory. For those of the middle bucket it is compiled with one and with two layers in each stack,
-from which FLOPs, collectives and time of the whole are estimated. Beam search is compiled for a full batch of short
-sentences. This needs the extra `tpu`, or for GPUs `aot-gpu`, but no TPU or GPU, and takes minutes
-at the paper's sizes. Nothing is executed. For GPUs the report also lists the calls to cuDNN, and says whether two runs
-give the same bits.
+which need the most memory. For the middle bucket it is compiled with one and with two layers in each stack, from which
+FLOPs, collectives and time of the whole are estimated. Beam search is compiled for a full batch of short sentences.
+This needs the extra `tpu`, or for GPUs `aot-gpu`, but no TPU or GPU, and takes minutes at the paper's sizes. Nothing is
+executed. For GPUs the report also lists the calls to cuDNN, and says whether two runs give the same bits.
 
 Without --topology (or with --topology=local) it compiles for this machine's own devices and needs no extra. If the run
-fits, it makes and times three updates of the middle bucket, on random ids, and says how many minutes the whole run may
+fits, it times three steps of the middle bucket, on random ids, and says how many minutes the whole run may
 take; neither corpus nor run folder is needed, and nothing is written.
 
 Exit status: 0 if it fits, 1 if not (one line on stderr says what is needed and available), 2 for a wrong flag or key.

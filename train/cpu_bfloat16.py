@@ -1,8 +1,8 @@
-"""Updates in bfloat16 on processors that multiply it faster than float32: with AMX, or with AVX-512's bfloat16.
+"""Trains in bfloat16 on CPUs that multiply it faster than float32: with AMX, or with AVX-512's bfloat16.
 
-XLA's own products on a CPU gain nothing there, or only some of them; those of oneDNN, which is part of jaxlib, do. So
-`cfg.cpu_bfloat16` has the model compute in bfloat16, and has oneDNN multiply, in the programs of training alone:
-parameters, optimiser and softmax stay in float32, and so does whatever reads the run.
+XLA's own matmuls on a CPU gain little or nothing there; oneDNN's, which are part of jaxlib, do. So `cfg.cpu_bfloat16`
+has the model compute in bfloat16, with oneDNN's matmuls, but only while training: parameters, optimiser and softmax
+stay in float32, and so does whatever reads the run.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from vaswani.run.folder import cpu_model
 from vaswani.train.step import CompilerOptions
 
 DTYPE = "bfloat16"
-# As Linux calls what a processor can do.
+# Linux's names of CPU features.
 AMX = ("amx_tile", "amx_bf16")
 AVX512 = "avx512_bf16"
-FIRST_JAX = (0, 12)  # whose oneDNN has faster products with avx512_bf16; that of 0.10 has not
+FIRST_JAX = (0, 12)  # whose oneDNN multiplies faster with avx512_bf16; jax 0.10's does not
 # Nearly what XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
 # --xla_cpu_experimental_ynn_fusion_type=-dot" says of every program of a process. jax's options name whole sets.
 _FUSION = "LIBRARY_FUSION_TYPE_"
@@ -46,19 +46,19 @@ def compiler_options(is_on: bool) -> CompilerOptions | None:
     unit = faster_unit()
     if not unit:
         raise UserError(
-            f"{refused} processor ({cpu_model()}), which has neither {' with '.join(AMX)} nor {AVX512}: bfloat16 would "
-            "not be faster than float32"
+            f"{refused} CPU ({cpu_model()}), which has neither {' with '.join(AMX)} nor {AVX512}: bfloat16 would not "
+            "be faster than float32"
         )
     if unit == AVX512 and jax.__version_info__ < FIRST_JAX:
         raise UserError(
-            f"{refused} processor ({cpu_model()}) with jax {jax.__version__}: bfloat16 is faster with {AVX512} from "
-            f"jax {'.'.join(map(str, FIRST_JAX))} on"
+            f"{refused} CPU ({cpu_model()}) with jax {jax.__version__}: bfloat16 is faster with {AVX512} from jax "
+            f"{'.'.join(map(str, FIRST_JAX))} on"
         )
     return OPTIONS
 
 
 def faster_unit() -> str:
-    """Returns what of this processor multiplies bfloat16 faster than float32, as Linux calls it; "" if nothing does."""
+    """Returns the features of this CPU, in Linux's names, that multiply bfloat16 faster than float32; "" if none."""
     has = abilities()
     if has.issuperset(AMX):
         return " with ".join(AMX)
@@ -66,15 +66,15 @@ def faster_unit() -> str:
 
 
 def compute_config(cfg: ConfigDict, config: CommonConfig) -> CommonConfig:
-    """Returns the config that training computes with: with `cfg.cpu_bfloat16`, that of the same model in bfloat16."""
+    """Returns the config that training computes with: with `cfg.cpu_bfloat16`, the same model's in bfloat16."""
     return dataclasses.replace(config, dtype=DTYPE) if cfg.cpu_bfloat16 else config
 
 
 def choice() -> str:
     """Returns the line of the log that says that bfloat16 is used, and why it can be."""
-    return f"cpu_bfloat16: products by oneDNN, since this processor has {faster_unit()}; parameters stay float32"
+    return f"cpu_bfloat16: matmuls by oneDNN, since this CPU has {faster_unit()}; parameters stay float32"
 
 
 def abilities() -> set[str]:
-    """Returns the CPU flags that Linux lists for the first processor; none on other systems."""
+    """Returns the flags that Linux lists for the first CPU; none on other systems."""
     return set(cpu_info("flags").split())

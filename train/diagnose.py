@@ -14,23 +14,23 @@ from vaswani.tasks.task import Batch, Objective
 from vaswani.train.schedule_free import gradient_point
 from vaswani.train.step import TrainState, noise_of
 
-_ROWS = 8  # of a batch, whose attention weights are looked at: those of all rows may not fit into memory
+_ROWS = 8  # of a batch, whose attention weights are looked at: all rows' may not fit into memory
 
 
 def make_diagnosis(
     objective: Objective, tx: optax.GradientTransformation, accumulate: int
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], dict[str, Float[Array, ""]]]:
-    """Returns a jitted function from an update's arguments to metrics of the update; it computes the gradient again.
+    """Returns a jitted function from a step's arguments to metrics of the step; it recomputes the gradient.
 
     They are, for each PART of the model, such as "encoder/layer_0" or "embed":
 
       gradient_norm/PART: the norm of the mean loss's gradient with respect to it, before clipping.
       update_ratio/PART: the norm of what the update adds to its parameters, divided by the norm of the parameters.
       attention_entropy/KIND/layer_N: the entropy of a query's attention weights, in nats, averaged over queries and
-        heads: from 0, where one key has all the weight, to the logarithm of the number of keys. Absent of mixers
-        without weights, and of models of images.
+        heads: from 0, where one key has all the weight, to the logarithm of the number of keys. Absent for mixers
+        without weights, and for models of images.
 
-    With `accumulate` the gradient is that of an update's first microbatch.
+    With `accumulate` the gradient is computed on a step's first microbatch.
     """
 
     def diagnosis(state: TrainState, batch: Batch, key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:

@@ -84,7 +84,7 @@ def train(
 
     # What is opened is closed in the reverse order. Until there is an update to save, a signal ends the work at once.
     with ExitStack() as opened:
-        signals = opened.enter_context(Signals(alone=jax.process_count() == 1))
+        signals = opened.enter_context(Signals(single=jax.process_count() == 1))
         opened.enter_context(open_folder(cfg, workdir))
 
         # Devices, and data and model of the task: the same in every process.
@@ -100,7 +100,8 @@ def train(
         state, init_record = _first_state(workdir, program, checkpoints, job, init_key, init_from)
         done = int(state.step)
 
-        # Records: by process 0 alone; the others have neither a folder nor a tracker.
+        # Records: written only by process 0; the others have neither a folder nor a tracker.
+
         uploads = Uploads(workdir)
         trace = Profile(uploads, profile, first=done + 1)
         if is_main():

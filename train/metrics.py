@@ -1,21 +1,21 @@
 """What a run reports: `metrics.jsonl` (the record), TensorBoard files, and a bar or plain lines on stderr.
 
 Records of `metrics.jsonl`, one JSON object per line; `loss` and `nll` are in nats per prediction, which is a target
-token that is no padding, a hidden token of a masked language model, or the class of a text or an image:
+token that is no padding, a masked token of a masked language model, or the class of a text or an image:
 
     {"step", "kind": "train", "loss", "nll", "perplexity", "gradient_norm", "learning_rate", "tokens_per_second",
-     "non_pad_share", "seconds", "mfu"}                   means over the updates since the previous record, or since
+     "non_pad_share", "seconds", "mfu"}                   means over the steps since the previous record, or since
                                                           the launch if that was later;
                                                           "gradient_norm" (before clipping) and "learning_rate" are
-                                                          those of the last update
+                                                          the last step's
     {"step", "kind": "valid", "loss", "nll", "perplexity", "bleu", "accuracy"}
                                                           "bleu", in percent, and "accuracy", in [0, 1], where measured
 
 `loss` is label-smoothed (`loss.eps_ls`), and is what training minimises; `nll` and `perplexity`, its exponential, are
 not smoothed. These names mean the same everywhere; a sweep ranks by `nll`. `tokens_per_second` counts predictions and
 wall time outside validation and checkpointing, compilation included. `non_pad_share` is non-pad tokens over
-computed positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the updates' matrix
-products take, where both are known (`train.utilisation`). `seconds` is that wall time since the run's first update; a
+computed positions, both sides. `mfu` is the share of an accelerator's peak in bfloat16 that the steps' matmuls
+take, where both are known (`train.utilisation`). `seconds` is that wall time since the run's first step; a
 resumed run continues the count of its last record. With `diagnose_every` there are also the metrics of
 `train.diagnose`.
 """
@@ -88,12 +88,12 @@ class Reporter:
 
         Args:
           workdir: folder of the run; None in a process other than 0, which only checks that losses are finite.
-          rate: learning rate of an update.
-          first: number of the next update.
-          last: number of the run's last update.
-          every: updates per record.
+          rate: learning rate of a step.
+          first: number of the next step.
+          last: number of the run's last step.
+          every: steps per record.
           peak: FLOPs a second that all devices can do, for "mfu"; 0 if it is not known.
-          tracker: gets every record, too.
+          tracker: also gets every record.
           uploads: of the run; by default one for `workdir`.
         """
         self._rate = rate
@@ -235,7 +235,7 @@ class Reporter:
             self._is_first_record = False
 
     def _time_left(self, step: int, seconds: float) -> str:
-        """Returns what the log says of the time left, at the pace of the updates since the last record."""
+        """Returns the log's words for the time left, at the pace since the last record."""
         updates = step - self._timed.step
         pace = (seconds - self._timed.seconds) / max(updates, 1)
         self._timed = _Moment(step, seconds)

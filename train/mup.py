@@ -1,7 +1,7 @@
 """muP: the rate found for a narrow model is right for a wide one (Yang et al. 2022, "Tensor Programs V", 2203.03466).
 
-`model.parametrisation=mup` changes initial values and rates alone, for Adam, as in that paper's table 3; table 8, which
-has factors in the forward pass, is the same but for them (its lemma J.1). So a trained model is like any other.
+`model.parametrisation=mup` changes only initial values and rates, for Adam, as in that paper's table 3; table 8, which
+has factors in the forward pass, is equivalent (its lemma J.1). So a trained model is like any other.
 
 With r = d_model / model.mup_width, and N layers, d_k, d_v, d_ff / d_model and h / d_model the same at every width:
 

@@ -57,7 +57,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> str:
-    """Returns which parameters are not finite, or else which have a gradient that is not."""
+    """Returns the names of the parameters that are not finite, or else of those with a gradient that is not."""
     before = _not_finite(state.params)
     if before:
         return f"not finite before the update: {before}"

@@ -17,7 +17,7 @@ from vaswani.train.schedule_free import schedule_free
 Scalar = int | Int[Array, ""]
 Rate = Callable[[Scalar], Float[Array, ""]]
 
-# Muon's updates have this root mean square, about that of Adam's (Liu et al. 2025, arXiv 2502.16982).
+# The root mean square of Muon's updates, about the same as Adam's (Liu et al. 2025, arXiv 2502.16982).
 MUON_RMS = 0.2
 # The matrices that Muon is for, by name; of each, which axes are its inputs and which its outputs.
 _PROJECTION = MuonDimensionNumbers((0,), (1, 2))  # [d,h,k]
@@ -79,15 +79,15 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     2502.16982), so that both have one rate; embeddings, tables, norms and biases by Adam. Momentum is Nesterov's.
     "ademamix": Adam with a second, slow mean of the gradients (Pagliardini et al. 2024, arXiv 2409.03137).
     "adafactor": second moments in factors, and a rate relative to the parameters' size (Shazeer and Stern 2018, arXiv
-    1804.04235). Factors are of arrays with two axes of `FACTORED` or more alone; all others, such as attention's
-    [d,h,k] with a smaller d_k, keep a second moment of every parameter.
-    "schedule_free_adamw": AdamW, with a mean of its iterates in place of a falling rate (train/schedule_free.py).
+    1804.04235). Only arrays with two axes of `FACTORED` or more are factored; all others, such as attention's [d,h,k]
+    with a smaller d_k, keep a second moment of every parameter.
+    "schedule_free_adamw": AdamW, with a mean of its iterates instead of a falling rate (train/schedule_free.py).
 
     Args:
       cfg: `config.optim`.
       d_model: width of the model or, with muP, of its base.
       steps: updates in the whole run.
-      r: how many times as wide as its base the model is; other than 1 for "adam" alone, whose `update` then raises
+      r: how many times as wide as its base the model is; other than 1 only for "adam", whose `update` then raises
         `ValueError` if train/mup.py has no rule for a parameter.
     """
 
@@ -130,7 +130,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
 
 
 def _hidden_matrices(params: dict) -> dict:
-    """Returns which axes of a hidden matrix are its inputs and which its outputs; None for all other parameters."""
+    """Returns the input and output axes of each hidden matrix; None for all other parameters."""
 
     def axes(path: tuple[Any, ...], leaf: Any) -> MuonDimensionNumbers | None:
         return HIDDEN_MATRICES.get(path[-1].key)
@@ -169,8 +169,8 @@ class Average(NamedTuple):
 def _averaging(decay: float) -> optax.GradientTransformation:
     """Returns a transformation that leaves the updates as they are, and averages the parameters that they lead to.
 
-    After update n the weight of the parameters of update i is proportional to decay^(n - i); so those of before the
-    first update have none, as in Adam's corrected moments (Kingma and Ba 2015, section 3).
+    After update n the parameters after update i have a weight proportional to decay^(n - i). The initial ones have
+    none, as in Adam's corrected moments (Kingma and Ba 2015, section 3).
     """
 
     def init(params: dict) -> Average:

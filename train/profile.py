@@ -105,7 +105,7 @@ def _thread(event: dict[str, Any]) -> tuple[int, int]:
 
 
 def _own_times(operations: Iterable[Operation]) -> list[tuple[Operation, float]]:
-    """Returns the microseconds of each operation of a thread without those of the operations within it."""
+    """Returns the microseconds of each operation of a thread, excluding the operations within it."""
     ordered = sorted(operations, key=lambda operation: (operation.start, -operation.duration))
     own = [operation.duration for operation in ordered]
     around: list[int] = []  # the operations that are still open, as indices

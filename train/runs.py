@@ -7,7 +7,7 @@
     python -m train.runs --diff RUN RUN2                 # the config keys, results and scores in which two runs differ
     python -m train.runs DIR... --plot=FILE.svg          # or .png; .html has controls, more curves, and the table
 
-A DIR is a run, or a folder with runs at any depth, such as that of a sweep. Runs that differ in nothing but their seed
+A DIR is a run, or a folder with runs at any depth, such as a sweep's. Runs that differ only in their seed
 become one curve, their mean, with a band from the lowest to the highest, and one row of --scores, their mean ± the
 sample standard deviation. A run whose files are damaged is listed, with the reason. "training" is a run that a process
 of this machine, or one that shares its locks, is working on. Columns that a terminal (in a pipe: 120 characters) has no
@@ -37,7 +37,7 @@ def check(options: Any) -> None:
     if options.diff and options.plot is not None:
         raise UserError("--diff prints a table; --plot draws without it")
     if options.diff and (options.scores or options.columns or options.sort):
-        raise UserError("--diff has the scores, too, and neither --columns nor --sort")
+        raise UserError("--diff also shows the scores, and takes neither --columns nor --sort")
     if sum((options.markdown, options.latex, options.csv)) > 1:
         raise UserError("give one of --markdown, --latex and --csv")
 
@@ -70,7 +70,7 @@ def show(options: Any, places: Sequence[str]) -> None:
 
 
 def _form(options: Any, otherwise: Callable[[Table], str]) -> Callable[[Table], str]:
-    """Returns what formats a table as the flags ask."""
+    """Returns the function that formats a table as the flags ask."""
     if options.markdown:
         return as_markdown
     if options.latex:

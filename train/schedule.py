@@ -73,7 +73,7 @@ class Schedule:
         return self.minutes > 0 and step % self.clock_every == 0
 
     def after(self, step: int, position: State, overdue: bool = False) -> Due:
-        """Returns what follows `step`.
+        """Returns the validation and checkpoint due after `step`.
 
         Args:
           step: number of the step, from 1.
@@ -88,7 +88,7 @@ class Schedule:
 
 
 def reason_to_save(due: Due, has_ended: bool, is_stopping: bool) -> str | None:
-    """Returns why a step is saved, once it has been validated; None if it is not.
+    """Returns the reason to save a step, once it has been validated; None if it is not saved.
 
     It is the first of these that holds, since the checkpoint would exist without the others: the reason of `due`,
     "patience" if that `has_ended`, "signal" if one `is_stopping` the run.
@@ -99,8 +99,8 @@ def reason_to_save(due: Due, has_ended: bool, is_stopping: bool) -> str | None:
 class Patience:
     """Counts the validations in a row that have not lowered the best nll.
 
-    It follows from the run's records alone, so that a resumed run counts on: those of updates that no checkpoint has
-    are dropped on resume (`train.metrics`), and nothing else has to be saved.
+    It depends only on the run's records, so that a resumed run counts on: records later than the checkpoint are
+    dropped on resume (`train.metrics`), and nothing else has to be saved.
     """
 
     def __init__(self, limit: int, records: Iterable[dict[str, Any]]) -> None:

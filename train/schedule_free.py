@@ -1,4 +1,4 @@
-"""Schedule-free AdamW: a mean of all iterates in place of a falling rate (Defazio et al. 2024, arXiv 2405.15682).
+"""Schedule-free AdamW: a mean of all iterates instead of a falling rate (Defazio et al. 2024, arXiv 2405.15682).
 
 The paper has three sequences: z, which AdamW without momentum moves; x, the mean of all z, weighted with their squared
 rates; and y = (1 - b1) z + b1 x, where the gradient is taken. Here the parameters are x, so that validations,
@@ -50,7 +50,7 @@ def schedule_free(
 
 
 def gradient_point(params: dict, opt_state: Any) -> dict:
-    """Returns where the next gradient is to be taken: y if the optimiser is schedule-free, else the parameters."""
+    """Returns the point at which to take the next gradient: y if the optimiser is schedule-free, else `params`."""
     for part in jax.tree.leaves(opt_state, is_leaf=lambda part: isinstance(part, ScheduleFree)):
         if isinstance(part, ScheduleFree):
             return optax.apply_updates(params, part.lead)

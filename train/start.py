@@ -53,7 +53,7 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
     depths = [name for name in ("N_encoder", "N_decoder") if cfg.model[name]]
     sizes = ", ".join(f"{name}={cfg.model[name]}" for name in (*depths, *named))
     lines = [
-        f"device: {here['count']} x {here['kind']}; {here['cpu']}, processors: {here['cpus']}; mesh: {axes}",
+        f"device: {here['count']} x {here['kind']}; {here['cpu']}, CPUs: {here['cpus']}; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
     ]
     lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))

@@ -20,7 +20,7 @@ CompilerOptions = dict[str, bool | str]
 class TrainState(struct.PyTreeNode):
     """Everything that training changes, and so what a checkpoint must hold, besides the data position."""
 
-    # Any, because jax also builds this tree with shapes, shardings or None in place of arrays.
+    # Any, because jax also builds this tree with shapes, shardings or None as leaves.
     step: Any  # int32 scalar: updates done
     params: Any  # float32, nested dicts
     opt_state: Any  # optax's state
@@ -41,10 +41,10 @@ def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransform
 
 
 def noise_of(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> Noise:
-    """Returns the noise of the update of `state` on `batch`.
+    """Returns the noise of the step from `state` on `batch`.
 
-    `key` is the same for every update, which folds in its step number, so a run's dropout does not depend on where it
-    was interrupted.
+    `key` is the same for every step, which folds in its number, so a run's dropout does not depend on where it was
+    interrupted.
     """
     rows = jax.tree.leaves(batch)[0].shape[0]
     rows_b = jnp.arange(rows, dtype=jnp.int32)
@@ -58,12 +58,12 @@ def make_train_step(
     shardings: Any = None,
     options: CompilerOptions | None = None,
 ) -> Callable[[TrainState, Batch, PRNGKeyArray], tuple[TrainState, Sums]]:
-    """Returns the jitted update `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
+    """Returns the jitted step `(state, batch, key) -> (state, sums)`; it compiles once for each batch shape.
 
-    The gradient is that of loss_sum / tokens over the whole batch, even if `accumulate` splits it into microbatches to
-    save memory: sums are added up, then divided once. Row r goes to microbatch r mod `accumulate`, so a device that
-    holds neighbouring rows holds its part of every microbatch. `key` is that of `noise_of`. The old state is donated:
-    its buffers are reused for the new one.
+    The loss is loss_sum / tokens over the whole batch, even if `accumulate` splits it into microbatches to save
+    memory: their sums are added up, then divided once. Row r goes to microbatch r mod `accumulate`, so a device that
+    holds neighbouring rows holds its part of every microbatch. `key` is `noise_of`'s. The old state is donated: its
+    buffers are reused for the new one.
 
     Args:
       objective: what is trained.
@@ -74,7 +74,7 @@ def make_train_step(
     """
 
     def loss_and_gradient(params: dict, batch: Batch, noise: Noise) -> tuple[Loss, dict]:
-        # Of the sum over tokens, not the mean: the sums of microbatches can be added up.
+        # The sum over tokens, not the mean: the sums of microbatches can be added up.
         def loss_sum(params: dict) -> tuple[Array, Loss]:
             loss = objective.loss(params, batch, noise)
             return loss.loss_sum, loss
@@ -106,10 +106,10 @@ def make_train_step(
         compute = loss_and_gradient if accumulate == 1 else accumulate_gradient
         point = gradient_point(state.params, state.opt_state)
         loss, gradient = compute(point, batch, noise_of(objective, state, batch, key))
-        # Of the mean over the batch's tokens; where there is none it is 0, not NaN.
+        # Divided by the batch's tokens, for the mean loss; without any it is 0, not NaN.
         gradient = jax.tree.map(lambda g: g / jnp.maximum(loss.tokens, 1), gradient)
 
-        # Adam, at the rate of equation 3 (section 5.3), or what `config.optim` has in their place.
+        # Adam, at the rate of equation 3 (section 5.3), or as `config.optim` says.
         updates, opt_state = tx.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
 

@@ -50,8 +50,8 @@ class Code(str):
 class Table(NamedTuple):
     """Column heads, rows of the same length, and notes; `name` distinguishes the tables in one file.
 
-    A head "BLEU: ours" is the column "ours" in the group "BLEU". Without a name there is one table in the file, and
-    without a title the page has its own heading.
+    A head "BLEU: ours" is the column "ours" in the group "BLEU". A table without a name is the only one in its file;
+    one without a title gets its heading from the page.
     """
 
     name: str

@@ -31,7 +31,7 @@ _SECONDS_BETWEEN_FLUSHES = 30.0
 
 
 class EventFile:
-    """Writes TensorBoard scalars in the calling thread: tensorboardX's own thread hangs for ever on a full disk."""
+    """Writes TensorBoard scalars in the calling thread: tensorboardX's own thread hangs forever on a full disk."""
 
     def __init__(self, folder: Path, first: int) -> None:
         """Creates a file in `folder`, which is created if absent, for the records from update `first` on."""

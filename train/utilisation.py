@@ -18,7 +18,7 @@ _NAMES = {
     "H100": "h100",
     "H200": "h200",
 }
-# Whose peaks are below that of the SXM card, the one that is known: other cards, and slices of a card.
+# Cards, and slices of a card, with lower peaks than the SXM card's, the only one that we know.
 _SLOWER = ("H100 PCIe", "H100 NVL", "H200 NVL", "MIG ")
 
 

@@ -23,18 +23,18 @@ TOKENIZER = "tokenizer.model"
 
 
 def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str, Any]]:
-    """Returns `params` with those of another run wherever path and shape match, and what `run.json` records of it.
+    """Returns `params` with another run's values wherever path and shape match, and a record of that for `run.json`.
 
     `source` is RUN or RUN:CHECKPOINT, the checkpoint as for inference (`run.averaging.choose`); by default it is the
     one that RUN's config names. One message on stderr counts the parameters and names those without a match.
 
     Raises:
-      UserError: RUN is not the folder of a run, or has no such checkpoint; its subwords are not those of the run in
-        `workdir`; or nothing matches.
+      UserError: RUN is not a run folder, or has no such checkpoint; its tokenizer differs from the one in `workdir`;
+        or nothing matches.
     """
     run, choice = _split(source)
     if not (run / "config.json").is_file():
-        raise UserError(f"--init={source}: {run} is not the folder of a run; write RUN or RUN:CHECKPOINT")
+        raise UserError(f"--init={source}: {run} is not a run folder; write RUN or RUN:CHECKPOINT")
     try:
         steps, source_params = load_choice(run, choice or str(read_config(run).decode.checkpoint))
         check_unchanged(run, steps[-1])
@@ -42,7 +42,7 @@ def warm_start(source: str, params: dict, workdir: Path) -> tuple[dict, dict[str
     except UserError as error:
         raise UserError(f"--init={source}: {error}") from error
     if not _same_subwords(run / TOKENIZER, workdir / TOKENIZER):
-        raise UserError(f"--init={source}: that run has other subwords; set --config.data.tokenizer={run / TOKENIZER}")
+        raise UserError(f"--init={source}: its tokenizer is different; set --config.data.tokenizer={run / TOKENIZER}")
 
     given = flatten_dict(source_params, sep="/")
     initial = flatten_dict(params, sep="/")

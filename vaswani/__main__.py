@@ -48,8 +48,8 @@ def main() -> int:
 
 
 def _help(found: dict[str, Path]) -> str:
-    """Returns what --help says: every command with the first line of its docstring."""
-    lines = [__doc__ or "", "Commands; each has --help:", ""]
+    """Returns the text of --help: every command with the first line of its docstring."""
+    lines = [__doc__ or "", "Commands; --help explains each:", ""]
     for command, path in found.items():
         about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         lines.append(f"  {command:<22} {about.splitlines()[0]}")
@@ -57,7 +57,7 @@ def _help(found: dict[str, Path]) -> str:
 
 
 def _print(text: str) -> int:
-    """Prints the text; returns the exit status, which is that of SIGPIPE if the reader, such as `head`, has gone."""
+    """Prints the text; returns the exit status, SIGPIPE's if the reader, such as `head`, has gone."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

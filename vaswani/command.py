@@ -32,7 +32,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # import jax.
 _EXHAUSTED = ("RESOURCE_EXHAUSTED", "Out of memory")
 _UNREACHED = ("Gloo", "NCCL", "heartbeat", "coordination service")  # likewise: one of the other processes is lost
-_NO_DEVICE = "Unable to initialize backend"  # likewise: the device is not there, or another process has it
+_NO_DEVICE = "Unable to initialize backend"  # likewise: the device is missing, or another process has it
 _LESS = (
     "a larger --config.optim.accumulate makes the same updates in less, a smaller --batch_tokens the same searches; "
     "validation and scoring read a line whole: leave out the longest, or break it"
@@ -186,7 +186,7 @@ def flush_outputs() -> int:
     """Flushes both outputs; returns the exit status of a failure, which is one line if the disk is full, or 0.
 
     An output that cannot be written is replaced by the null device: Python flushes it again at exit, and would print
-    a message of its own.
+    another message.
     """
     status = 0
     for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
@@ -219,7 +219,7 @@ def _told_in_one_line(error: BaseException) -> int | None:
 
 
 def _line_of(error: BaseException) -> str:
-    """Returns what is wrong, in one line; "" of an error that the user cannot fix."""
+    """Returns a one-line error; "" for an error that the user cannot fix."""
     match error:
         case UserError():
             return one_line(str(error))
@@ -235,7 +235,7 @@ def _line_of(error: BaseException) -> str:
 
 
 def _of_device(message: str) -> str:
-    """Returns what jax says of the device, in one line: it is full, or cannot be used; "" of any other error."""
+    """Returns jax's error about the device, in one line: it is full, or cannot be used; "" for any other error."""
     first_line = one_line(message.partition("\n")[0])
     if any(words in first_line for words in _EXHAUSTED):
         return f"there is not enough memory: {first_line}; {_LESS}"
@@ -290,7 +290,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _flag_help(flag: flags.Flag) -> str:
-    """Returns what --help says of a flag."""
+    """Returns the lines of --help about a flag."""
     name = f"--[no]{flag.name}" if flag.boolean else f"--{flag.name}"
     about = [] if flag.boolean else [flag.parser.syntactic_help]
     is_given = flag.default not in (None, "", []) and flag.default is not False
@@ -315,8 +315,8 @@ def _config_file(argv: list[str]) -> str:
 def _check_repeated() -> None:
     """Raises a `UserError` if a flag of ours was given twice, so that a value is lost.
 
-    A number, a switch or a key of the config may be given again, to replace one of a script; the last counts. Of two
-    files or folders, runs or splits, the first would be left out without a word.
+    A number, a switch or a key of the config may be given again, to override a script's; the last counts. With two
+    files or folders, runs or splits, the first would be silently ignored.
     """
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         if module != sys.argv[0] and not _is_ours(module):
@@ -355,7 +355,7 @@ def _explain(argv: list[str], error: Exception, known: dict[str, Any]) -> UserEr
 
 
 def _how_to_write(text: str, default: Any) -> str:
-    """Returns how a value of the default's type is written instead of a text that spells none."""
+    """Returns advice on writing a value of the default's type, given a text that spells none."""
     if text[:1] in "\"'" and text[:1] == text[-1:]:
         return f"leave out the quotes: {text[1:-1]}"
     if isinstance(default, bool):
@@ -369,12 +369,12 @@ def _how_to_write(text: str, default: Any) -> str:
 def _near_config(file: str) -> str:
     """Returns "; did you mean ...?" with the file of configs/ that has nearly this name; "" if there is none."""
     names = [path.stem for path in (Path(__file__).parent / "configs").glob("[a-z]*.py")]
-    near = get_close_matches(Path(file).stem, names, n=1, cutoff=0.75)  # high: it may be a file of the user's own
+    near = get_close_matches(Path(file).stem, names, n=1, cutoff=0.75)  # high: it may be the user's own file
     return f"; did you mean configs/{near[0]}.py?" if near else ""
 
 
 def _near_flag(name: str, keys: list[str]) -> str:
-    """Returns which flag may have been meant, perhaps that of a config key, or where all are listed."""
+    """Returns a suggestion: a similar flag or config key, or else --help."""
     key = namesake(name, keys)
     near = f"config.{key}" if key else nearest(name, [*flags.FLAGS, *(f"config.{each}" for each in keys)])
     return f"did you mean --{near}?" if near else "--help lists the flags"

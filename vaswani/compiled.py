@@ -102,7 +102,7 @@ def is_private(root: Path) -> bool:
 
 def _set(settings: dict[str, Any]) -> None:
     """Sets jax's settings for this process and those that it starts, if the environment does not have them."""
-    jax = sys.modules.get("jax")  # of a command whose file is a library, too
+    jax = sys.modules.get("jax")  # already loaded by a command whose file is also a library
     for name, value in settings.items():
         if name.upper() in os.environ:
             continue

@@ -42,7 +42,7 @@ def format_value(value: object) -> str:
 
 @contextmanager
 def as_library() -> Iterator[None]:
-    """Leaves the caller's stderr alone, in this thread: notes are warnings, and there is no progress."""
+    """Writes nothing to the caller's stderr, in this thread: notes are warnings, and there is no progress."""
     before = _CALLED.set(True)
     try:
         yield

@@ -22,7 +22,7 @@ from vaswani.errors import UserError
 
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
 BUILTIN = "builtin:"  # begins the name of a run that comes with the code (`run.builtin`)
-_DRAFTED = 50  # characters of a file's name in that of its draft, which must not be too long where the name is not
+_DRAFTED = 50  # characters of a file's name in its draft's name, which must not be too long where the name is not
 
 
 def folder(flag: str, path: str | Path) -> Path:
@@ -136,7 +136,7 @@ def remove_tree(folder: Path) -> None:
     """Removes a folder with all that is in it, as far as that can be removed."""
     if in_bucket(folder):
         with contextlib.suppress(OSError):
-            folder.rmtree()  # type: ignore[attr-defined]  # of a bucket alone
+            folder.rmtree()  # type: ignore[attr-defined]  # only in a bucket
     else:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -203,7 +203,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file atomically: to a temporary name beside it, which is then renamed; in a bucket, at once.
+    """Writes a file atomically: to a temporary file next to it, which is then renamed; in a bucket, at once.
 
     A symbolic link stays, and the file that it names is written. What is no file, such as `/dev/null` or a terminal,
     is written to directly.

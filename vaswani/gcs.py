@@ -1,9 +1,9 @@
 """Folders in a bucket of Google Cloud Storage, `gs://BUCKET/NAME`, as paths with the methods of `pathlib`.
 
-The paths are those of etils, which orbax reads, and the requests are gcsfs' own, but for one: only the lock needs an
-object that is written if nobody else has written it since. An object is written whole or not at all, and never
-appended to. Folders are prefixes of names: they need not be made, and are there once something is in them. Every
-failure that is not an absent file is a `BucketError`.
+The paths extend etils', which orbax reads, and the requests are gcsfs', but for one: only the lock needs an object
+that is written if nobody else has written it since. An object is written whole or not at all, and never appended to.
+Folders are prefixes of names: they need not be made, and exist once they contain something. Every failure that is not
+an absent file is a `BucketError`.
 """
 
 import errno
@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path, PosixPath
 from typing import Any
 
-# These libraries read them when they are imported or first used. TensorFlow, where it is installed, would be loaded to
-# read buckets in place of gcsfs, and gcsfs would ask each bucket whether it is of an experimental kind.
+# These libraries read them when they are imported or first used. Otherwise TensorFlow, where it is installed, would be
+# loaded to read buckets instead of gcsfs, and gcsfs would ask each bucket whether it is of an experimental kind.
 os.environ.setdefault("EPATH_USE_TF", "false")
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
@@ -46,7 +46,7 @@ class BucketError(UserError, OSError):
 
 
 class BucketPath(PosixGPath, PosixPath):
-    """`gs://BUCKET/NAME`; raises `BucketError`, or `FileNotFoundError` of an object that is not there."""
+    """`gs://BUCKET/NAME`; raises `BucketError`, or `FileNotFoundError` for a missing object."""
 
     # Paths
 
@@ -64,7 +64,7 @@ class BucketPath(PosixGPath, PosixPath):
     def is_symlink(self) -> bool:
         return False
 
-    # What is there
+    # Listing
 
     def exists(self, **_: Any) -> bool:
         return self._info() is not None
@@ -149,10 +149,10 @@ class BucketPath(PosixGPath, PosixPath):
         return True
 
     def mkdir(self, *_: Any, **__: Any) -> None:
-        """Does nothing: a folder is there once something is in it."""
+        """Does nothing: a folder exists once it contains something."""
 
     def rmdir(self) -> None:
-        """Does nothing: a folder is gone once nothing is in it."""
+        """Does nothing: a folder is gone once it is empty."""
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
@@ -181,17 +181,17 @@ class BucketPath(PosixGPath, PosixPath):
 
     @property
     def _name(self) -> str:
-        """The name of the object, "" of the bucket itself."""
+        """The name of the object; "" for the bucket itself."""
         return str(self).removeprefix(PREFIX).partition("/")[2]
 
     def _info(self) -> dict[str, Any] | None:
-        """Returns what gcsfs says of an object or a folder; None if there is neither."""
+        """Returns gcsfs' facts about an object or a folder; None if there is neither."""
         with suppress(FileNotFoundError):
             return self._call("info", str(self))
         return None
 
     def _list(self) -> tuple[list[str], list[str]]:
-        """Returns the names of the folders and of the objects in this folder; none of one that is not there."""
+        """Returns the names of the folders and of the objects in this folder; none if it does not exist."""
         entries: list[dict[str, Any]] = []
         with suppress(FileNotFoundError):
             entries = self._call("ls", str(self), detail=True)
@@ -209,7 +209,7 @@ class BucketPath(PosixGPath, PosixPath):
 
 @contextmanager
 def translate_errors(path: BucketPath) -> Iterator[None]:
-    """Turns the errors of gcsfs into a `BucketError`, or one of an absent or newer object into Python's own."""
+    """Turns the errors of gcsfs into a `BucketError`; a missing or a newer object, into Python's own error."""
     try:
         yield
     except FileExistsError:
@@ -237,7 +237,7 @@ def _reason(error: Exception) -> str:
 
 @cache
 def _files() -> Any:
-    """Returns gcsfs; it keeps no list of what is in a folder, for other machines write there, too."""
+    """Returns gcsfs; it caches no listing of a folder, because other machines also write there."""
     for name in ("gcsfs", "google.auth"):  # they print what is raised as well
         logging.getLogger(name).setLevel(logging.CRITICAL)
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False  # also where orbax asks etils

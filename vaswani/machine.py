@@ -1,4 +1,4 @@
-"""What this process may use of the machine, memory and processors, and how much memory it has used."""
+"""What this process may use of the machine, memory and CPUs, and how much memory it has used."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ def _limits() -> Iterator[Path]:
             _, controllers, path = line.split(":", 2)
             is_version_1 = "memory" in controllers.split(",")
             if controllers and not is_version_1:
-                continue  # a group that limits something else, such as processors
+                continue  # a group that limits something else, such as CPUs
             root = LIMITS / "memory" if is_version_1 else LIMITS
             name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
             group = Path(path.strip("/"))
@@ -54,12 +54,12 @@ def _limits() -> Iterator[Path]:
 
 
 def cpus() -> int:
-    """Returns how many processors this process may use: fewer than the machine has under taskset or Slurm."""
+    """Returns how many CPUs this process may use: fewer than the machine has under taskset or Slurm."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def cpu_info(name: str) -> str:
-    """Returns what Linux says of the first processor under a name, such as "model name"; "" on other systems."""
+    """Returns a field of Linux's entry for the first CPU, such as "model name"; "" on other systems."""
     with contextlib.suppress(OSError):
         for line in CPUINFO.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition(":")

@@ -11,4 +11,4 @@ def refuse_short_name(package: str) -> None:
     """
     is_command = sys.argv[:1] == ["-m"]  # as long as Python looks for the command's file
     if "." not in package and not is_command:
-        raise ImportError(f"import vaswani.{package}, not {package}: in a clone, too, every package has one name")
+        raise ImportError(f"import vaswani.{package}, not {package}: every package has one name, also in a clone")

@@ -50,7 +50,7 @@ def read_json_lines(path: Path, schema: Schema) -> list[Any]:
     """
     values = []
     try:
-        # Of a bucket at once: to open an object and to read it takes more requests.
+        # From a bucket it is read at once: opening an object and then reading it takes more requests.
         with closing(io.BytesIO(path.read_bytes()) if in_bucket(path) else open_regular(path)) as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
@@ -94,7 +94,7 @@ def _damage(path: Path, where: str) -> str:
 
 
 def _fault(value: Any, schema: Schema, at: str) -> str | None:
-    """Returns what is wrong with `value`, found at the place `at`; None if nothing is."""
+    """Returns the first error in `value`, found at the place `at`; None if there is none."""
     what = at or "it"
     kind: type = schema if isinstance(schema, type) else type(schema)
     if not _is_of_kind(value, kind):

@@ -12,7 +12,7 @@ class Tokens(NamedTuple):
     newest tokens of a search, one of each beam, are ids and positions [b,m] without segments (None).
     """
 
-    # Any, because these are arrays of NumPy or JAX, or shapes in place of arrays.
+    # Any, because these are arrays of NumPy or JAX, or the shapes of arrays.
     ids_bt: Any  # int32
     segments_bt: Any
     positions_bt: Any

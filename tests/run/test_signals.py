@@ -239,7 +239,7 @@ def test_of_several_processes_none_stops_alone() -> None:
     arrived: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: arrived.append(number))
     try:
-        with Signals(alone=False) as active:
+        with Signals(single=False) as active:
             send(signal.SIGTERM)
             active.hold()
             assert active.attempt(lambda: send(signal.SIGINT) or "done") == "done"

@@ -111,7 +111,7 @@ def _mixer(c: ModelConfig, rows: int, length: int, causal: bool) -> _Mixer:
     positions = rows * length
     directions = 1 if causal else 2
     if c.mixer == "recurrent":
-        # Nothing is by each position alone: the two directions are a batch of products.
+        # Nothing is per position: the two directions are a batch of matmuls.
         gates = 4 * c.d_model * (c.d_model + c.d_model // directions)
         return _Mixer(each=0, between=2 * positions * gates)
     if c.mixer == "convolution":

@@ -1,4 +1,4 @@
-"""GPUs that are described and not there: compiling for them needs jax's CUDA plugin, and no GPU.
+"""GPUs that this machine lacks: compiling for them needs jax's CUDA plugin and their description, but no GPU.
 
 Without a device nothing is timed, so the compiler picks tiles and algorithms blindly: memory, FLOPs, collectives and
 the calls of cuDNN are evidence, speed is not.
@@ -157,7 +157,7 @@ def cudnn_calls(kernels: dict[str, int]) -> int:
 
 
 def order_of_sums(kernels: dict[str, int], unordered_scatters: int) -> dict[str, Any]:
-    """Returns what a report says of a GPU's program: its calls, and whether two runs of it give the same bits."""
+    """Returns the report's facts about a GPU's program: its calls, and whether two runs give the same bits."""
     gradients = any(name.endswith(GRADIENT) for name in kernels)
     fixed = _is_deterministic(os.environ.get("XLA_FLAGS", "")) or not gradients
     return {

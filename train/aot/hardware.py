@@ -2,8 +2,8 @@
 
 TPU: memory, bandwidth and peak from Google's pages on each generation (docs.cloud.google.com/tpu/docs/v5e, and so on);
 links and network from "How to Scale Your Model" (jax-ml.github.io/scaling-book/tpus), which gives the usable part of
-the links' nominal rate. Of a TPU7x jax makes two devices, each with half of the chip's memory, peak and bandwidths; its
-links are taken to be as usable as those of a v5p, of the same nominal rate. GPU: NVIDIA's data sheets for the A100,
+the links' nominal rate. jax sees a TPU7x as two devices, each with half of the chip's memory, peak and bandwidths; its
+links are taken to be as usable as a v5p's, which have the same nominal rate. GPU: NVIDIA's data sheets for the A100,
 H100 and H200 (SXM), without sparsity, and the DGX user guides for the network, one adapter of 200 Gb/s (A100) or 400
 Gb/s per GPU.
 """

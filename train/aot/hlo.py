@@ -62,7 +62,7 @@ def traffic(text: str) -> int:
     """Returns the bytes of memory that a program reads and writes: the operands and results of each instruction.
 
     A fusion is one instruction, and so is a call of a library. What a TPU keeps on the chip has a memory space, such as
-    S(1), and does not count. What runs beside other work counts where it is done, a copy at each end that is in memory.
+    S(1), and does not count. An asynchronous instruction counts where it is done; a copy, at each end in memory.
     """
     inner = set(re.findall(r"\b(?:calls|to_apply)=(%[\w.-]+)", text))  # of fusions, reductions and the like
     moved = 0
@@ -120,7 +120,7 @@ def _collective(kind: str, shape: str, line: str, devices: int, slices: int) -> 
         return Collective(kind, sizes[0], slices)
     group = _group(line, devices)
     size = sum(sizes)
-    if kind == "reduce-scatter":  # `shape` is that of the result
+    if kind == "reduce-scatter":  # `shape` is the result's
         size *= group
     return Collective(kind, size, group)
 

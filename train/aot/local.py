@@ -1,4 +1,4 @@
-"""This machine's own devices, on which an update is not only compiled but timed."""
+"""This machine's own devices, on which a step is not only compiled but also timed."""
 
 import statistics
 import sys
@@ -26,9 +26,9 @@ EXTRAPOLATED = (
 
 
 def time_steps(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> dict[str, Any]:
-    """Returns the seconds of each of `UPDATES` updates, and the minutes of a run of them, from initial parameters.
+    """Returns the seconds of each of `UPDATES` steps, and the minutes of a run of such steps, from initial parameters.
 
-    The ids are random and the rows full. An update before them is not timed. `flops_per_second` is that of all devices;
+    The ids are random and the rows full. One step before them is not timed. `flops_per_second` sums over all devices;
     `utilisation` is its share of their peak in bfloat16 (MFU), where that is known.
     """
     # A batch without padding, and initial parameters, placed as training places them.
@@ -38,7 +38,7 @@ def time_steps(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update)
     seconds = []
     with jax.set_mesh(mesh):
         state = jax.jit(update.init, out_shardings=shardings(update.shapes))(init_key)
-        # One more update than is timed: the first also loads the program, and fills caches.
+        # One more step than is timed: the first also loads the program, and fills caches.
         for number in range(UPDATES + 1):
             print(f"update {number} of {UPDATES} ..." if number else "a first update ...", file=sys.stderr)
             start = time.perf_counter()

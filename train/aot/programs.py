@@ -173,7 +173,7 @@ def update_costs(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, le
 
     The compiler counts the body of a loop once, however often it runs. So the programs that it counts here have no
     loops over layers, chunks of the softmax or microbatches. They have one layer in each stack, and two: each further
-    layer costs as much as the second, and each microbatch as much as an update of its own.
+    layer costs as much as the second, and each microbatch as much as a separate step.
     """
     without_loops = cfg.copy_and_resolve_references()
     without_loops.loss.chunk = 0
@@ -190,7 +190,7 @@ def update_costs(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, le
     encoder, decoder = config.depths
     one = count(1, 1)
     total: Counts = {name: Counter(counted) for name, counted in one.items()}
-    # The layers of both stacks together where they are as many, else those of each stack alone.
+    # Stacks of equal depth are counted together, others one at a time.
     further = {(2, 2): encoder - 1} if encoder == decoder else {(2, 1): encoder - 1, (1, 2): decoder - 1}
     for depths, layers in further.items():
         two = count(*depths)
@@ -287,7 +287,7 @@ def as_facts(counted: Counts, mesh: Mesh) -> dict[str, Any]:
 
 
 def available(device: Any) -> int | None:
-    """Returns the bytes of a device that jax may use; None for a TPU that is not here, whose compiler itself refuses.
+    """Returns the bytes of a device that jax may use; None for a TPU elsewhere, whose compiler itself refuses.
 
     CPU devices share the machine's memory, or as much of it as a container or a job may use.
     """

@@ -26,8 +26,8 @@ from vaswani.train.aot.programs import LOCAL
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:
     """Compiles `cfg` for the topology and returns the memory of its programs, and the costs of an update.
 
-    On this machine (`LOCAL`) it also has the times of a few updates, in place of estimated ones. Stops at a program
-    that does not fit; `refused` then names it and the bytes needed and available.
+    On this machine (`LOCAL`) the times of a few steps replace the estimates. Stops at a program that does not fit;
+    `refused` then names it and the bytes needed and available.
 
     Raises:
       UserError: config, topology and slices are inconsistent.
@@ -79,7 +79,7 @@ def _check_vocabulary(size: int) -> None:
         raise UserError("data.vocab_size is 0, and no text is read here to count it: give --config.data.vocab_size")
     special_tokens = UNK + 1
     if size <= special_tokens:
-        raise UserError(f"data.vocab_size is {size}; it must be more than {special_tokens}, the special tokens alone")
+        raise UserError(f"data.vocab_size is {size}; it must exceed {special_tokens}, the number of special tokens")
 
 
 def _check_attention(impl: str, platform: str, topology: str) -> None:
@@ -110,7 +110,7 @@ def _compile_all(compilers: dict[str, Callable[[], dict[str, Any]]], where: str)
 
 
 def place(topology: str) -> str:
-    """Returns what a message calls a topology."""
+    """Returns a topology's name in messages."""
     return "this machine" if topology == LOCAL else topology
 
 
@@ -188,9 +188,9 @@ def _devices(made: dict[str, Any]) -> tuple[str, int]:
     """Returns the line about the devices, and the bytes of memory that each has."""
     if "device" in made:
         here = made["device"]
-        processor = f"{here['cpu']}, processors: {here['cpus']}"
+        cpu = f"{here['cpu']}, CPUs: {here['cpus']}"
         memory = made["memory"]
-        return f"{here['count']} x {here['kind']}, {memory / GIB:.1f} GiB a device; {processor}", memory
+        return f"{here['count']} x {here['kind']}, {memory / GIB:.1f} GiB a device; {cpu}", memory
     generation, _, _ = made["topology"].partition(":")
     chip = CHIPS[generation]
     slices = f"{made['slices']} slices of " if made["slices"] > 1 else ""
@@ -224,7 +224,7 @@ def _count_lines(program: dict[str, Any]) -> list[str]:
 
 
 def _nondeterministic(program: dict[str, Any]) -> str:
-    """Returns what adds in no fixed order."""
+    """Returns the counts of operations that add in no fixed order."""
     gradients = sum(times for kernel, times in program["kernels"].items() if kernel.endswith(gpus.GRADIENT))
     return (
         f"no: {pluralize(program['unordered_scatters'], 'scatters')} and {pluralize(gradients, 'gradients')} of cuDNN "

@@ -27,8 +27,8 @@ class FoundRun(NamedTuple):
 
     `state` is "training", "stopped", "done", "imported" (it was never trained here), "not started" (it has neither a
     record nor a checkpoint) or "damaged"; `problem` then says why, and what could not be read is empty. `config` has
-    every key by its dotted name; `summary` is that of `train.sweep.point`; `records` are those of `metrics.jsonl`,
-    `launch` is the last one of `run.json`.
+    every key by its dotted name; `summary` is `train.sweep.point`'s; `records` come from `metrics.jsonl`, and `launch`
+    is the last one of `run.json`.
     """
 
     path: Path
@@ -60,7 +60,7 @@ def find_runs(places: Sequence[str]) -> list[FoundRun]:
         folders = sorted(_folders(path))
         if not folders:
             raise UserError(f"{name}: there is no run in this folder; a run has a config.json and checkpoints")
-        # Of a bucket many at a time: it takes a while to answer.
+        # From a bucket many at a time: it takes a while to answer.
         with ThreadPoolExecutor(_AT_ONCE if in_bucket(path) else 1) as threads:
             for folder, run in zip(folders, threads.map(read_run, folders), strict=True):
                 found.setdefault(folder, run)
@@ -109,7 +109,7 @@ def read_run(folder: Path) -> FoundRun:
 def differing_keys(runs: Sequence[FoundRun]) -> list[str]:
     """Returns the config keys whose value is not the same in all runs whose config could be read.
 
-    Those of the optimiser, the model and the loss come first, and last those that are `is_aside`.
+    The optimiser's, the model's and the loss's come first, and keys that are `is_aside` last.
     """
     configs = [run.config for run in runs if run.config]
     if not configs:

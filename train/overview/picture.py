@@ -21,7 +21,7 @@ _STYLE: Any = {"svg.hashsalt": "runs", "svg.fonttype": "path"}
 def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
     """Draws the curves of runs into `output`, whose ending is the format.
 
-    A picture has the losses; an .html file has the other curves and the table as well.
+    A picture shows the losses; an .html file also shows the other curves and the table.
 
     Raises:
       UserError: no run has any record, or the file cannot be written.

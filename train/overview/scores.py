@@ -30,7 +30,7 @@ Condition = tuple[str, ...]  # the value of each of _CONDITIONS, "" where it doe
 
 
 def evaluations(run: FoundRun) -> dict[Condition, Scores]:
-    """Returns the scores of a run, those of the newest evaluation under each condition.
+    """Returns the scores of a run, from the newest evaluation under each condition.
 
     Raises:
       UserError: the record of one is damaged.
@@ -98,7 +98,7 @@ def scores_of(runs: Sequence[FoundRun], *, each_run: bool = False) -> Table:
 
 
 def _telling(conditions: Sequence[Condition]) -> list[str]:
-    """Returns which of `_CONDITIONS` tell these evaluations apart; data do so where a split has more than one."""
+    """Returns the `_CONDITIONS` that differ among evaluations; "data" only if a split has more than one."""
     values = dict(zip(_CONDITIONS, zip(*conditions, strict=True), strict=True))
     telling = [name for name in _CONDITIONS if len(set(values[name])) > 1]
     if "data" in telling and len(set(values["split"])) == len(set(zip(values["split"], values["data"], strict=True))):

@@ -16,9 +16,9 @@ _LONGEST_CELL = 24  # characters; of a longer one, such as a path, both ends are
 
 
 def table_of(runs: Sequence[FoundRun]) -> Table:
-    """Returns the table of runs: what each has reached, and the config keys in which they differ.
+    """Returns the table of runs: their results, and the config keys in which they differ.
 
-    `nll`, BLEU and accuracy are those of the last validation: in nats a token, in per cent, in [0, 1]. Minutes are of
+    `nll`, BLEU and accuracy come from the last validation: in nats a token, in per cent, in [0, 1]. Minutes are of
     training.
     """
     keys = differing_keys(runs)
@@ -68,7 +68,7 @@ def _column(table: Table, flag: str, name: str) -> int:
 
 
 def _order(cell: str) -> tuple[float, str]:
-    """Returns what a cell is sorted by: the number that it begins with, or its text."""
+    """Returns a cell's sort key: the number that it begins with, or its text."""
     digits = re.match(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", cell.replace("−", "-").replace(",", ""))
     return (float(digits[0]), "") if digits else (float("inf"), cell)
 

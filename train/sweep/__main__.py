@@ -8,8 +8,8 @@
 Besides `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. Give the same command
 again to start another worker, also on another machine if they all reach --storage. Workers share the points, skip
-finished ones, and resume those of a dead worker from their last checkpoints. Each point is a run of its own, `python -m
-train`, in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
+finished ones, and resume a dead worker's from their last checkpoints. Each point is a separate run, `python -m train`,
+in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
 
 Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done
 (with grpc:// some may still train), 1 some have failed (the table says why; they did not stop the others), 2 a wrong
@@ -51,10 +51,10 @@ flags.DEFINE_enum(
 flags.DEFINE_integer(
     "silence",
     120,
-    "seconds without a heartbeat after which a worker counts as dead",
+    "heartbeat timeout: seconds without a heartbeat after which a worker counts as dead",
     lower_bound=6,  # a heartbeat is due every sixth of it, and the loop that sends them runs twice a second
 )
-flags.DEFINE_bool("retry", False, "train failed points again; with grpc:// also those of dead workers")
+flags.DEFINE_bool("retry", False, "train failed points again; with grpc:// also dead workers' points")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
 flags.DEFINE_bool("json", False, "as --table, in JSON")

@@ -132,10 +132,10 @@ def _print(options: flags.FlagValues, points: list[PointStatus], plan: dict[str,
 
 
 def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir: Path) -> str:
-    """Returns the command that trains the best point again, in a folder of its own; says on stderr which that is.
+    """Returns the command that retrains the best point, in a separate folder; says on stderr which point that is.
 
     Raises:
-      UserError: no point is done, or its folder is not here, which alone records the command.
+      UserError: no point is done, or this machine lacks its folder, the only place that records the command.
     """
     others = other_measures(points, config)
     if others:
@@ -152,7 +152,7 @@ def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir:
     if not command:
         found = " ".join(f"--config.{key}={value}" for key, value in best.overrides.items())
         raise UserError(
-            f"{workdir / best.name}: no run.json with its command is here; the best point has {found or 'no changes'}"
+            f"{workdir / best.name}: it has no run.json with its command; the best point has {found or 'no changes'}"
         )
     _, *arguments = command
     kept = [argument for argument in arguments if not argument.startswith("--workdir=")]

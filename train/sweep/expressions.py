@@ -1,4 +1,4 @@
-"""Lists of points: three small expressions for the `sweep()` that stands beside the config it sweeps.
+"""Lists of points: three small expressions for `sweep()`, which is in the file of the config that it sweeps.
 
     def sweep():
         return product(

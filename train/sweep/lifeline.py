@@ -2,7 +2,7 @@
 
     python train/sweep/lifeline.py PID COMMAND ARGUMENT ...
 
-PID is the worker's. It is a program of its own because a process that has threads, as Optuna's heartbeat is one, must
+PID is the worker's. It is a separate program because a process that has threads, as Optuna's heartbeat is one, must
 not run Python between fork and exec.
 """
 

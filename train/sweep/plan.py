@@ -45,7 +45,7 @@ class Sweep:
     def points(self) -> dict[str, Point]:
         """Returns the points of `sweep()` by name, checked; raises `UserError` where there are none or one is wrong.
 
-        A `sweep` that takes an argument gets that of --config.
+        A `sweep` that takes an argument gets --config's.
         """
         sweep = self._function("sweep", "for a search(), give --trials=N")
         arguments = self._argument if inspect.signature(sweep).parameters else []
@@ -81,7 +81,7 @@ class Sweep:
 
     def _function(self, name: str, advice: str) -> Callable:
         if not hasattr(self._module, name):
-            raise self._error(f"it has no {name}(), which docs/sweeps.md explains; {advice}")
+            raise self._error(f"it defines no {name}() (see docs/sweeps.md); {advice}")
         return getattr(self._module, name)
 
     def _call(self, name: str, function: Callable, *arguments: Any) -> Any:
@@ -124,7 +124,7 @@ class Sweep:
 
 
 def read_plan(workdir: Path) -> dict[str, Any]:
-    """Returns what `open_plan` wrote; raises `UserError` where there is nothing, or it is damaged."""
+    """Returns the plan that `open_plan` wrote; raises `UserError` if there is none, or it is damaged."""
     path = workdir / "sweep" / "plan.json"
     if not path.exists():
         raise UserError(f"--workdir={workdir}: there is no sweep in this folder")
@@ -135,8 +135,8 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
     """Makes `workdir` the folder of this sweep, or finds that it already is; returns the plan in `sweep/plan.json`.
 
     `plan` has "kind" ("grid" or "search"), "config" (that the points depart from), "storage" (a URL without password,
-    None for the folder's own) and "study" (its name there). That of an older sweep may lack keys of the config that are
-    newer (`run.config.with_defaults`). Raises `UserError` where the folder holds something else.
+    None for the folder's own) and "study" (its name there). An older sweep's plan may lack newer keys of the config
+    (`run.config.with_defaults`). Raises `UserError` where the folder holds something else.
     """
     path = workdir / "sweep" / "plan.json"
     if not path.exists():

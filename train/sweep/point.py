@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 class PointStatus(NamedTuple):
     """What is known of a point; `state` may also be "waiting", "running" or "interrupted".
 
-    `nll` is that of each validation, by update; `chosen` is False of a trial of a search that has no overrides yet.
+    `nll` maps the step of each validation to its nll; `chosen` is False for a search's trial without overrides yet.
     """
 
     name: str

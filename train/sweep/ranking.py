@@ -9,7 +9,7 @@ import numpy as np
 from vaswani.train.sweep.point import OBJECTIVE, PointStatus
 
 SEED = "seed"
-# What the nll on validation is of, beside the text that subwords are learned from, and windows of a text.
+# The keys that decide which text and tokens the validation nll covers, besides the text that subwords are learned from.
 _OF_THE_MEASURE = (
     "task",
     "data.valid",
@@ -28,7 +28,7 @@ _OF_WINDOWS = ("data.batching", "data.pack_length")
 
 
 class Setting(NamedTuple):
-    """The points that differ in their seed alone, and are done with a finite nll; and the config of one of them."""
+    """The points that differ only in their seed, and are done with a finite nll; and the config of one of them."""
 
     config: dict[str, Any]
     points: list[PointStatus]
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Orders settings by their mean; those of one seed come last, since that may be a lucky one."""
+        """Orders settings by their mean; settings with one seed come last, since that may be a lucky one."""
         return len(self.nll) < 2, self.mean
 
 
@@ -86,7 +86,7 @@ def best_first(points: Sequence[PointStatus], config: dict[str, Any]) -> list[Po
 def best_setting(points: Sequence[PointStatus], config: dict[str, Any]) -> Setting | None:
     """Returns the setting of the lowest mean nll; None if no point is done with a finite one.
 
-    There is none either where the nll of one point is of another text, or of other tokens, than that of another.
+    There is also none if the points' nlls cover different texts or tokens.
     """
     settings = settings_of(points, config)
     return None if not settings or other_measures(points, config) else settings[0]

@@ -1,4 +1,4 @@
-"""Points of a sweep that differ in their seed alone, together: how much of a difference is chance."""
+"""Points of a sweep that differ only in their seed, together: how much of a difference is chance."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ def over_seeds(points: Sequence[PointStatus], config: dict[str, Any]) -> Table |
 
 
 def _text_of(key: str, settings: list[Setting]) -> Callable[[Any], str]:
-    """Returns what formats the values of a key: with all their digits where four do not tell them apart."""
+    """Returns the function that formats a key's values: with all digits where four do not tell them apart."""
     values = [one.config[key] for one in settings]
     shown = {setting(value) for value in values}
     different = {repr(value) for value in values}

@@ -20,7 +20,7 @@ _TRIES = 10  # trials that `try_out` draws at most
 def try_out(suggest: Callable[[Trial], Point]) -> None:
     """Calls `suggest` for nothing, so that a mistake in it is found before anything runs.
 
-    Values that do not fit together fail one trial alone: it is a mistake if all of several trials are refused.
+    Values that do not fit together fail only one trial: it is a mistake if all of several trials are refused.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()
@@ -32,7 +32,7 @@ def try_out(suggest: Callable[[Trial], Point]) -> None:
 
 
 def check_distributions(trials: list[FrozenTrial], suggest: Callable[[Trial], Point], workdir: Path) -> None:
-    """Raises `UserError` where `suggest` draws a parameter in a way that Optuna would refuse beside earlier trials.
+    """Raises `UserError` if `suggest` draws a parameter in a way that Optuna would refuse, given earlier trials.
 
     One trial of each set of parameters is drawn again, since some parameters may depend on the values of others.
     """

@@ -54,7 +54,7 @@ def connect(url: str | None, workdir: Path, silence: int) -> BaseStorage:
             raise UserError(f"--storage={url}: no Optuna proxy answers there") from error
         return proxy
 
-    # A database, or a file of SQLite. A connection that its server has closed meanwhile is made anew.
+    # A database, or a file of SQLite. A connection that its server has closed meanwhile is made again.
     engine: dict[str, Any] = {"pool_pre_ping": True}
     if kind == "sqlite":
         # Each connection is closed after its use: one that a pool kept would never be.
@@ -85,8 +85,8 @@ def reachable() -> Iterator[None]:
 
 
 def unreachable(error: Exception) -> UserError:
-    """Returns the one line of what a storage has raised."""
-    # Optuna wraps SQLAlchemy's error, which wraps that of the database: its first line says most.
+    """Returns a storage's error as one line."""
+    # Optuna wraps SQLAlchemy's error, which wraps the database's: its first line says most.
     innermost = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
     if isinstance(error, RpcError) and hasattr(error, "details"):
         innermost = error.details()
@@ -95,7 +95,7 @@ def unreachable(error: Exception) -> UserError:
 
 
 @contextmanager
-def alone(workdir: Path) -> Iterator[None]:
+def exclusive(workdir: Path) -> Iterator[None]:
     """Keeps the other workers of this folder out, where its file system has locks; a bucket has none."""
     if in_bucket(workdir):
         yield

@@ -1,11 +1,11 @@
 """A sweep as an Optuna study, which any number of workers share.
 
-A point is a trial, enqueued with its "name", which is that of the run's folder, as a user attribute; one of a grid has
-its "overrides" from the start, one of a search gets them from `search(trial)` when it begins. `Study.optimize` hands a
-waiting trial to one worker, records heartbeats while it is trained, and fails those of workers whose heartbeats have
-stopped. A trial that failed by itself has a "reason"; one without was given back, or its worker died, and Optuna's
-retry callback enqueues it again. Optuna never changes a trial that has ended, so each point ends once. Two machines may
-enqueue a point at the same moment: the first trial that has not failed counts, and whoever gets another drops it.
+A point is a trial, enqueued with its "name", the run folder's, as a user attribute. A grid's point has its "overrides"
+from the start; a search's gets them from `search(trial)` when it begins. `Study.optimize` hands a waiting trial to one
+worker, records heartbeats while it is trained, and fails the trials of workers whose heartbeats have stopped. A trial
+that failed by itself has a "reason"; one without was given back, or its worker died, and Optuna's retry callback
+enqueues it again. Optuna never changes a trial that has ended, so each point ends once. Two machines may enqueue a
+point at the same moment: the first trial that has not failed counts, and whoever gets another drops it.
 """
 
 import copy
@@ -31,7 +31,7 @@ from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.plan import another
 from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
 from vaswani.train.sweep.space import check_distributions
-from vaswani.train.sweep.storage import STORAGE_ERRORS, alone, connect, reachable, unreachable
+from vaswani.train.sweep.storage import STORAGE_ERRORS, connect, exclusive, reachable, unreachable
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
 _STATES = {
@@ -54,7 +54,7 @@ class _Fail(Exception):
 class Progress(NamedTuple):
     """How many points have ended, of how many, and the minutes left; None if nothing is, or none has been measured.
 
-    The minutes are those of training, as if each point that is left took the mean of those done or pruned.
+    The minutes are training time, as if each remaining point took the mean of the points done or pruned.
     """
 
     ended: int
@@ -115,19 +115,19 @@ class Study:
                 self.study.set_user_attr("sweep", sweep)
 
     def enqueue(self, points: dict[str, Point | None], suggest: Callable[[Trial], Point], *, retry: bool) -> None:
-        """Enqueues those points that the study does not have.
+        """Enqueues the points that the study lacks.
 
-        `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails that trial alone.
-        With `retry`, points that failed are enqueued once more; and those that are running, if the storage has no
-        heartbeats, from which Optuna would learn that their workers are dead. Raises `UserError` where a grid would
-        lose a point, or a search draws a parameter from other choices than before.
+        `points` is name to overrides, None where `suggest` is to choose them, whose `UserError` fails only that trial.
+        With `retry`, points that failed are enqueued again; and running points too, if the storage has no heartbeats,
+        from which Optuna would learn that their workers are dead. Raises `UserError` where a grid would lose a point,
+        or a search draws a parameter from other choices than before.
         """
         self.suggest = suggest
-        with reachable(), alone(self.workdir):
+        with reachable(), exclusive(self.workdir):
             known = self._points()
             gone = [name for name in known if name not in points]
             if gone and not self.search:
-                raise another(self.workdir, f"its point {gone[0]} is not among those of sweep()")
+                raise another(self.workdir, f"sweep() no longer has its point {gone[0]}")
             check_distributions(self.study.get_trials(deepcopy=False), suggest, self.workdir)
             for name, overrides in points.items():
                 attributes = {"name": name, "overrides": overrides}
@@ -159,7 +159,7 @@ class Study:
                     say_end(_status(trial))
 
             try:
-                claim.enter_context(alone(self.workdir))  # until `objective`, for SQLite cannot lock a trial
+                claim.enter_context(exclusive(self.workdir))  # until `objective`, for SQLite cannot lock a trial
                 self._enqueue_again()
                 if not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                     return False
@@ -233,7 +233,7 @@ class Study:
         return Progress(len(ended), len(points), left / workers)
 
     def statuses(self) -> list[PointStatus]:
-        """Returns what is known of each point, in the order of enqueueing."""
+        """Returns the status of each point, in the order of enqueueing."""
         with reachable():
             return [_status(trial) for trial in self._points().values()]
 
@@ -282,7 +282,7 @@ def _has_failed(trial: FrozenTrial) -> bool:
 
 
 def _status(trial: FrozenTrial) -> PointStatus:
-    """Returns what a trial tells of its point."""
+    """Returns the status of a trial's point."""
     known = {"overrides": None, "reason": "", "summary": {}, **trial.user_attrs}
     state = "failed" if _has_failed(trial) else _STATES[trial.state]
     if state == "waiting" and RetryHeartbeatStaleTrialCallback.retry_history(trial):

@@ -20,7 +20,7 @@ MEASURES = (
     "accuracy",
     "accuracy_best",
 )
-_SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which is comparable for one eps_ls alone
+_SHOWN = tuple(name for name in MEASURES if not name.startswith("loss"))  # which depends on eps_ls
 _STAR = (
     "*: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; "
     "--best prints its command"

@@ -120,12 +120,12 @@ def _ending(point: PointStatus) -> str:
 def _counts(study: Study) -> str:
     """Returns how many points have ended, and how long the others will take."""
     progress = study.progress()
-    counts = f"{progress.ended} of {progress.points} have ended"
+    counts = f"{progress.ended} of {progress.points} finished"
     return counts if progress.minutes_left is None else f"{counts}, about {progress.minutes_left:,.1f} min left"
 
 
 def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop, every: float) -> Outcome | None:
-    """Returns how the point ended; None where its run was only interrupted."""
+    """Returns the outcome of a point; None if its run was only interrupted."""
     folder = workdir / point.name
     log = workdir / "sweep" / "logs" / f"{point.name}.log"
     watch = Watch(point, folder, stop, every)
@@ -137,7 +137,7 @@ def _train(point: HeldPoint, workdir: Path, command: Command, stop: Stop, every:
             stop.pause(1.0)
         status, last_line = run_child(command(point, folder), log, watch)
         if status < 0:
-            stop.pause(1.0)  # what killed the run may be about to reach this process, too
+            stop.pause(1.0)  # what killed the run may also be about to reach this process
         stopped_by_pruner = watch.pruned
         measures = summary(watch.report())  # later points are compared with what it reports
     except UserError as error:
