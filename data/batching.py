@@ -90,7 +90,7 @@ def _make_side(sentences: list[np.ndarray], planned: PlannedBatch) -> tuple[Toke
 
 
 def random_batch(rows: int, length: int, vocab_size: int) -> Batch:
-    """Returns a batch of random ids for timing an update: full rows, one sentence each, without padding."""
+    """Returns a batch of random ids for timing a step: full rows, one sentence each, without padding."""
     rng = np.random.default_rng(0)
     source_bt, labels_bt = rng.integers(4, vocab_size, (2, rows, length), dtype=np.int32)
     first_b1 = np.full((rows, 1), BOS, np.int32)

@@ -30,7 +30,7 @@ class ProcessShard(NamedTuple):
     """Which rows of a batch this process reads: parts `first` to `end - 1` of `parts` equal parts.
 
     Batches are planned independently of the number of processes, then padded with empty rows to a multiple of
-    `multiple`, itself a multiple of `parts`. So the same sentences make the same update on any number of devices.
+    `multiple`, itself a multiple of `parts`. So the same sentences make the same step on any number of devices.
     """
 
     first: int = 0
@@ -178,7 +178,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
             shard: this process's part of every batch; all processes compute the same plan.
 
         Raises:
-            UserError: the row lengths and the maximum length of `cfg_data` are inconsistent.
+            UserError: the sequence lengths and the maximum length of `cfg_data` are inconsistent.
         """
         super().__init__(shard)
         _check_lengths(prepared.lengths, cfg_data)
@@ -237,7 +237,7 @@ def _check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDic
 
 
 def row_lengths(cfg_data: ConfigDict) -> list[int]:
-    """Returns the row lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
+    """Returns the sequence lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
     # Packed rows and windows all have one length; buckets are needed up to the one that holds the longest pair.
     if cfg_data.batching in ("pack", "window"):
         return [cfg_data.pack_length]
@@ -281,7 +281,7 @@ def evaluation_batches(
     Args:
         prepared: the corpus.
         tokens: the most positions per side in one batch, unless a single row is longer.
-        buckets: row lengths, ascending; doubled beyond the largest as far as the corpus needs.
+        buckets: sequence lengths, ascending; doubled beyond the largest as far as the corpus needs.
         shard: this process's part of every batch.
         limit: the learned positions, if any: no row is longer, unless a pair is.
     """

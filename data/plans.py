@@ -50,7 +50,7 @@ def bucket_plan(
     Args:
         lengths_nk: tokens of each pair's source and target, EOS counted.
         tokens: positions a side in one batch, at most.
-        buckets: row lengths, ascending; each gives one batch shape.
+        buckets: sequence lengths, ascending; each gives one batch shape.
         seed: with `epoch`, determines the order of rows and of batches.
         epoch: counts from 0.
 

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
 
 
 def first_epoch(train: Prepared, cfg: ConfigDict) -> dict[str, Any]:
-    """Returns the batches of a run's first epoch of pairs: lengths of rows, updates, and how full each side is."""
+    """Returns the batches of a run's first epoch of pairs: sequence lengths, steps, and how full each side is."""
     plan = TrainingBatches(train, cfg.data, seed=cfg.seed).plan(0)
     positions = sum(batch.row_length * len(batch.rows_bc) for batch in plan)  # a side
     return {

@@ -101,7 +101,7 @@ def named_steps(steps: Sequence[int]) -> str:
 
 
 def check_began(workdir: Path) -> None:
-    """Raises a `UserError` if this is the folder of a run that never made an update and has no checkpoint."""
+    """Raises a `UserError` if this is the folder of a run that never made a step and has no checkpoint."""
     is_run = (workdir / "config.json").is_file() and not is_builtin(workdir)
     if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
         raise UserError(

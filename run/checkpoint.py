@@ -121,12 +121,12 @@ class Checkpoints:
         """Starts saving; `state` may be donated as soon as this returns. A step that is already saved is kept as is.
 
         Args:
-          step: number of the update.
+          step: its number.
           state: step, parameters and optimiser.
           data_state: position in the data.
-          metrics: of the update's validation, if it had one.
+          metrics: of the step's validation, if it had one.
           config: the whole config.
-          reason: why: "schedule" (`config.checkpoint`), "end" (the last update), "patience" (it has ended), "signal" (a
+          reason: why: "schedule" (`config.checkpoint`), "end" (the last step), "patience" (it has ended), "signal" (a
             signal stopped the run, and none of these holds) or "import".
 
         Raises:

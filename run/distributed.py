@@ -63,7 +63,7 @@ def broadcast_from_main(answer: bool) -> bool:
 
 
 def check_same_config(config: Mapping[str, Any]) -> None:
-    """Raises a `UserError` in every process if one has another config than process 0: it would make other updates.
+    """Raises a `UserError` in every process if one has another config than process 0: it would make other steps.
 
     `config` has its values by dotted key. Files may have other names on each host; `check_same_data` compares them.
     """

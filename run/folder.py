@@ -32,7 +32,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "nump
 def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
     """Makes `workdir` the folder of this config's run, or checks that it already is, and locks it for this process.
 
-    A folder without a record of an update is reused, whatever its config, unless a conversion has put parameters there.
+    A folder without a record of a step is reused, whatever its config, unless a conversion has put parameters there.
     In a run of several processes, process 0 locks and writes for all of them. A `UserError` inside the `with` statement
     and before `record_launch` removes a folder that was made here.
 
@@ -96,7 +96,7 @@ def _check_moved(different: dict[str, str], config: dict[str, Any], workdir: Pat
     only_paths = different.keys() <= set(PATHS)
     if not (only_paths and all(has_same_content(workdir, key, config) for key in different)):
         cure = "use another --workdir, or the config that it was started with"
-        if list(different) == ["steps"]:  # it differs only where every update depends on it
+        if list(different) == ["steps"]:  # it differs only where every step depends on it
             cure = (
                 "every update depends on it with optim.schedule=cosine or optim.name=ademamix: to train longer, start "
                 f"a new run with --init={workdir}; with optim.schedule=inverse_sqrt it could be raised"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the update, save, exit; a second Ctrl-C exits at once."""
+"""Ctrl-C and SIGTERM: finish the step, save, exit; a second Ctrl-C exits at once."""
 
 import os
 import signal

@@ -20,7 +20,7 @@ from vaswani.run.records import read_launches
 
 FLAG = "accept_changes"
 PATHS = ("data.tokenizer", "data.train", "data.valid")  # keys that name files, which may lie elsewhere
-# Keys that a resumed run may change: the parameters after n updates do not depend on them, except for rounding.
+# Keys that a resumed run may change: the parameters after n steps do not depend on them, except for rounding.
 FREE_KEYS = (
     "checkpoint.",
     "data.cache",

@@ -79,7 +79,7 @@ if __name__ == "__main__":
         "RUN[:CHECKPOINT] to take parameters from: latest, STEP, best, average:N, ..; default: its "
         "config.decode.checkpoint",
     )
-    flags.DEFINE_string("profile", None, "FIRST:LAST, updates to trace with jax's profiler into DIR/profile")
+    flags.DEFINE_string("profile", None, "FIRST:LAST, steps to trace with jax's profiler into DIR/profile")
     flags.DEFINE_enum("tracker", None, NAMES, "also send every record of metrics.jsonl there; extras wandb, mlflow")
     flags.DEFINE_bool("debug_nans", False, "stop at the first NaN and name the operation and the parameters; slow")
     unchanged.define_flag()

@@ -106,17 +106,17 @@ def _check_ranges(given: dict[str, Any]) -> None:
 
 
 def parse_profile(text: str, steps: int) -> tuple[int, int]:
-    """Returns the first and the last update that `--profile=FIRST:LAST` names, in a run of `steps` updates.
+    """Returns the first and the last step that `--profile=FIRST:LAST` names, in a run of `steps` steps.
 
     Raises:
-      UserError: it is not of that form, or names updates that the run will not make.
+      UserError: it is not of that form, or names steps that the run will not make.
     """
     match = re.fullmatch(r"(\d{1,9}):(\d{1,9})", text)
     if not match:
-        raise UserError(f"--profile={text}: it must be FIRST:LAST, the updates to trace, like 10:12")
+        raise UserError(f"--profile={text}: it must be FIRST:LAST, the steps to trace, like 10:12")
     first, last = int(match[1]), int(match[2])
     if not 1 <= first <= last <= steps:
-        raise UserError(f"--profile={text}: both must be updates of this run, from 1 to steps={steps}, in this order")
+        raise UserError(f"--profile={text}: both must be steps of this run, from 1 to steps={steps}, in this order")
     return first, last
 
 

@@ -1,4 +1,4 @@
-"""Huge pages for the arrays of training on CPUs: XLA allocates their memory at each update, and frees it again.
+"""Huge pages for the arrays of training on CPUs: XLA allocates their memory at each step, and frees it again.
 
 glibc asks the kernel for them only if the environment says so when a process starts (`GLIBC_TUNABLES`), so a process
 without them restarts itself.

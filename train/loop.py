@@ -40,7 +40,7 @@ from vaswani.train.warm_start import warm_start
 
 
 class Training(NamedTuple):
-    """What the updates, validations and checkpoints of one launch share."""
+    """What the steps, validations and checkpoints of one launch share."""
 
     cfg: ConfigDict
     job: Job
@@ -67,11 +67,11 @@ def train(
 
     A run without a checkpoint begins with parameters of the run that `init_from` names (`train.warm_start`), if any.
     `config_line` is what the log says of where the config comes from (`train.start.config_line`).
-    `profile` is the first and the last update to trace (`train.profile`), `tracker` a name of `train.trackers`.
+    `profile` is the first and the last step to trace (`train.profile`), `tracker` a name of `train.trackers`.
 
     With `eval.patience` it may end earlier; the same command then says so and trains no further.
 
-    Returns the exit status: 0 when done, 130 after Ctrl-C and 143 after SIGTERM; the last update is then checkpointed
+    Returns the exit status: 0 when done, 130 after Ctrl-C and 143 after SIGTERM; the last step is then checkpointed
     and the same command resumes from it.
 
     Raises:
@@ -82,7 +82,7 @@ def train(
     model_config(cfg, cfg.data.vocab_size or 1)
     cpu_bfloat16.compiler_options(cfg.cpu_bfloat16)
 
-    # What is opened is closed in the reverse order. Until there is an update to save, a signal ends the work at once.
+    # What is opened is closed in the reverse order. Until there is a step to save, a signal ends the work at once.
     with ExitStack() as opened:
         signals = opened.enter_context(Signals(single=jax.process_count() == 1))
         opened.enter_context(open_folder(cfg, workdir))
@@ -122,10 +122,10 @@ def train(
 
         # Resume: what the launch before this one left undone.
         if done > 0:
-            reporter.message(f"resuming {workdir} after update {done}")
+            reporter.message(f"resuming {workdir} after step {done}")
             _validate_if_interrupted(training, state.params, done)
 
-        # Updates, the last of which is validated and saved.
+        # Steps, the last of which is validated and saved.
         ended = broadcast_from_main(patience.ended)
         if not ended and done < cfg.steps:
             for line in [config_line, *description(cfg, mesh, program.placed.params, job.manifests)]:
@@ -164,7 +164,7 @@ def _first_state(
 def _reporter(
     cfg: ConfigDict, workdir: Path, program: Program, done: int, tracker: Tracker | None, uploads: Uploads
 ) -> Reporter:
-    """Returns the reporter of a run that has made `done` updates."""
+    """Returns the reporter of a run that has made `done` steps."""
     return Reporter(
         workdir if is_main() else None,
         program.rate,
@@ -178,7 +178,7 @@ def _reporter(
 
 
 def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> bool:
-    """Makes the updates that `state` lacks, until the last one, a signal, or the end of patience.
+    """Makes the steps that `state` lacks, until the last one, a signal, or the end of patience.
 
     Returns whether patience has ended.
     """
@@ -191,16 +191,16 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
     first = int(state.step) + 1
     saved_at = time.monotonic()
     ended = False
-    report_update: Callable[[], None] | None = None  # of the update that is in flight
+    report_update: Callable[[], None] | None = None  # of the step that is in flight
     for step in range(first, schedule.steps + 1):
         # A batch: about as many tokens in each (section 5.1), its rows sharded over the mesh.
         batch = place_rows(training.mesh, next(job.batches))
         position = job.batches.get_state()
         if step == first:
-            reporter.message("compiling the first update")
+            reporter.message("compiling the first step")
             reporter.message(compiled_memory(program.train_step.lower(state, batch, key).compile()))
 
-        # The update is queued: the device works on it while the host goes on.
+        # The step is queued: the device works on it while the host goes on.
         is_diagnosed = cfg.diagnose_every and step % cfg.diagnose_every == 0
         with naming_nans(job.objective, state, batch, key):
             diagnosis = program.diagnose(state, batch, key) if is_diagnosed else {}
@@ -215,7 +215,7 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
             report_update()
         report_update = partial(reporter.update, step, sums, *_size(cfg, job, batch), diagnosis)
 
-        # What follows this update; every process comes to the same answer.
+        # What follows this step; every process comes to the same answer.
         agreed = all_stop(step, signals.received)
         if agreed is not None:  # else a signal that has come since the line above would be forgotten
             signals.received = agreed
@@ -233,7 +233,7 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
             is_stopping = signals.received is not None
             reason = reason_to_save(due, ended, is_stopping)
             if reason:
-                reporter.send()  # first, so that no update has a checkpoint and no record
+                reporter.send()  # first, so that no step has a checkpoint and no record
                 training.checkpoints.save(step, state, position, metrics, as_json(cfg), reason)
                 saved_at = time.monotonic()
         if is_stopping or ended:
@@ -244,7 +244,7 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
 
 
 def _size(cfg: ConfigDict, job: Job, batch: Batch) -> tuple[int, int]:
-    """Returns how many positions a batch has, padding included, and the FLOPs of an update on it."""
+    """Returns how many positions a batch has, padding included, and the FLOPs of a step on it."""
     inputs = jax.eval_shape(job.objective.tokens, batch)  # their shapes: nothing is computed, or compiled
     positions = sum(tokens.ids_bt.size for tokens in inputs)
     return positions, batch_flops(cfg.task, job.objective, batch)
@@ -256,7 +256,7 @@ def _minutes_since(moment: float) -> float:
 
 
 def _validate(training: Training, step: int, params: dict) -> dict[str, float] | None:
-    """Returns the metrics of update `step`, recorded; None if a signal comes first."""
+    """Returns the metrics of step `step`, recorded; None if a signal comes first."""
     validate_params = partial(validate, training.job, training.program.eval_step, training.mesh)
     metrics = training.signals.attempt(validate_params, params)
     if metrics:
@@ -266,7 +266,7 @@ def _validate(training: Training, step: int, params: dict) -> dict[str, float] |
 
 
 def _validate_if_interrupted(training: Training, params: dict, step: int) -> None:
-    """Validates the checkpoint of update `step`, from which the run resumes, if a signal interrupted that."""
+    """Validates the checkpoint of step `step`, from which the run resumes, if a signal interrupted that."""
     due = training.schedule.after(step, training.job.batches.get_state())
     if not due.validates or training.checkpoints.about(step).metrics:
         return

@@ -47,12 +47,12 @@ from vaswani.train.trackers import Tracker, metrics_of
 
 
 class NotFiniteError(ArithmeticError):
-    """The loss or the gradient of an update is NaN or infinite."""
+    """The loss or the gradient of a step is NaN or infinite."""
 
 
 @dataclass
 class _Totals:
-    """Sums over the updates since the last record."""
+    """Sums over the steps since the last record."""
 
     loss_sum: float = 0.0
     nll_sum: float = 0.0
@@ -63,14 +63,14 @@ class _Totals:
 
 
 class _Moment(NamedTuple):
-    """After which update, and after how many seconds of training."""
+    """After which step, and after how many seconds of training."""
 
     step: int
     seconds: float
 
 
 class Reporter:
-    """Turns the sums of updates into one record per `every` updates."""
+    """Turns the sums of steps into one record per `every` steps."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Reporter:
         tracker: Tracker | None = None,
         uploads: Uploads | None = None,
     ) -> None:
-        """Continues the log of `workdir` at update `first`; drops records from `first` on, which no checkpoint has.
+        """Continues the log of `workdir` at step `first`; drops records from `first` on, which no checkpoint has.
 
         Args:
           workdir: folder of the run; None in a process other than 0, which only checks that losses are finite.
@@ -115,7 +115,7 @@ class Reporter:
             self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
             self._tensorboard = EventFile(folder / "tensorboard", first)
         self._totals = _Totals()
-        self._newest = (0, 0.0)  # the last update, and the norm of its gradient
+        self._newest = (0, 0.0)  # the last step, and the norm of its gradient
         self._diagnosis: Mapping[str, Array] = {}
         self._window_start = self._elapsed
         self._timed = _Moment(first, self._elapsed)
@@ -138,10 +138,10 @@ class Reporter:
     def update(
         self, step: int, sums: Sums, positions: int, flops: int = 0, diagnosis: Mapping[str, Array] | None = None
     ) -> None:
-        """Adds one update, after waiting until the device has finished it.
+        """Adds one step, after waiting until the device has finished it.
 
         Args:
-          step: number of the update.
+          step: its number.
           sums: what it returned.
           positions: the number of positions in its batch, padding included.
           flops: what it computed; 0 if it is not known.
@@ -154,7 +154,7 @@ class Reporter:
         loss_sum = float(sums.loss.loss_sum)
         gradient_norm = float(sums.gradient_norm)
         if not (math.isfinite(loss_sum) and math.isfinite(gradient_norm)):
-            raise NotFiniteError(f"update {step}: the loss is {loss_sum} and the gradient norm {gradient_norm}")
+            raise NotFiniteError(f"step {step}: the loss is {loss_sum} and the gradient norm {gradient_norm}")
         self._totals.loss_sum += loss_sum
         self._totals.nll_sum += float(sums.loss.nll_sum)
         self._totals.target_tokens += float(sums.loss.tokens)
@@ -174,7 +174,7 @@ class Reporter:
         self._bar.update(step)
 
     def finish(self) -> None:
-        """Records the updates since the last record, if there are any: of a run that ends before its last update."""
+        """Records the steps since the last record, if there are any: of a run that ends before its last step."""
         if self._totals.positions:
             self._record(*self._newest)
 

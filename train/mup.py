@@ -10,7 +10,7 @@ With r = d_model / model.mup_width, and N layers, d_k, d_v, d_ff / d_model and h
   needs neither. That paper advises starting it at 0 (its appendix D.2); with post-norm this cost far more than any rate
   gained (lab/studies/mup).
 - Embeddings have rates in proportion to r^-0.5, since section 3.4 multiplies them by sqrt(d_model) afterwards. So, once
-  multiplied, they begin equally large at every width, as large as the sinusoids, and an update changes them equally.
+  multiplied, they begin equally large at every width, as large as the sinusoids, and a step changes them equally.
 - Biases and layer norms have the same rates at every width.
 - Attention divides by sqrt(d_k) as always: a wider model has more heads, not a larger d_k, so dividing by d_k, as that
   paper does, would differ by a constant only. When d_k grew instead, attention weights changed less in wider models,

@@ -1,4 +1,4 @@
-"""Names what first made a NaN in an update: the operation, its line in the code, and the parameters concerned."""
+"""Names what first made a NaN in a step: the operation, its line in the code, and the parameters concerned."""
 
 import traceback
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ _SHOWN = 3  # parameters
 
 
 def check_nans() -> None:
-    """Makes jax check every result for NaN, and then run the update again, operation by operation; it is slow.
+    """Makes jax check every result for NaN, and then run the step again, operation by operation; it is slow.
 
-    To be called before anything is compiled. The update then also keeps its old state, which needs more memory.
+    To be called before anything is compiled. The step then also keeps its old state, which needs more memory.
     """
     jax.config.update("jax_debug_nans", True)
 
 
 @contextmanager
 def naming_nans(objective: Objective, state: TrainState, batch: Batch, key: PRNGKeyArray) -> Iterator[None]:
-    """Turns jax's error about a NaN in the update of `state` on `batch` into one line.
+    """Turns jax's error about a NaN in the step of `state` on `batch` into one line.
 
     Raises:
       UserError: there was one.
@@ -46,9 +46,7 @@ def naming_nans(objective: Objective, state: TrainState, batch: Batch, key: PRNG
             where = f"{Path(innermost.filename).relative_to(_ROOT)}:{innermost.lineno}"
         with jax.debug_nans(False):
             about = _parameters(objective, state, batch, key)
-        raise UserError(
-            f"update {int(state.step) + 1}: NaN from the operation {operation} ({where}); {about}"
-        ) from error
+        raise UserError(f"step {int(state.step) + 1}: NaN from the operation {operation} ({where}); {about}") from error
 
 
 def _is_ours(path: Path) -> bool:
@@ -60,7 +58,7 @@ def _parameters(objective: Objective, state: TrainState, batch: Batch, key: PRNG
     """Returns the names of the parameters that are not finite, or else of those with a gradient that is not."""
     before = _not_finite(state.params)
     if before:
-        return f"not finite before the update: {before}"
+        return f"not finite before the step: {before}"
     noise = noise_of(objective, state, batch, key)
     point = gradient_point(state.params, state.opt_state)
     gradient = jax.grad(lambda params: objective.loss(params, batch, noise).loss_sum)(point)

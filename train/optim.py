@@ -41,18 +41,18 @@ SLOW_WEIGHT = 5.0
 
 
 def learning_rate(cfg: ConfigDict, d_model: int, steps: int, step: Scalar) -> Float[Array, ""]:
-    """Returns the learning rate of update number `step`, counted from 1 as in the paper.
+    """Returns the learning rate of step `step`, counted from 1 as in the paper.
 
     "paper": lr d_model^-0.5 min(step^-0.5, step warmup^-1.5), equation (3) times a factor lr.
-    "inverse_sqrt": linear warmup from `warmup_from` to lr over `warmup` updates, then lr (warmup / step)^0.5.
-    "cosine": linear warmup to lr over `warmup` updates, then half a cosine down to 0 at `steps`.
-    "constant": linear warmup to lr over `warmup` updates, then lr.
+    "inverse_sqrt": linear warmup from `warmup_from` to lr over `warmup` steps, then lr (warmup / step)^0.5.
+    "cosine": linear warmup to lr over `warmup` steps, then half a cosine down to 0 at `steps`.
+    "constant": linear warmup to lr over `warmup` steps, then lr.
 
     Args:
       cfg: `config.optim`.
       d_model: width of the model, which scales the paper's schedule.
-      steps: updates in the whole run; used by "cosine" only.
-      step: number of the update.
+      steps: in the whole run; used by "cosine" only.
+      step: its number, from 1.
     """
     n = jnp.asarray(step, jnp.float32)
     if cfg.schedule == "paper":
@@ -86,7 +86,7 @@ def optimizer(cfg: ConfigDict, d_model: int, steps: int, r: float = 1.0) -> opta
     Args:
       cfg: `config.optim`.
       d_model: width of the model or, with muP, of its base.
-      steps: updates in the whole run.
+      steps: in the whole run.
       r: how many times as wide as its base the model is; other than 1 only for "adam", whose `update` then raises
         `ValueError` if train/mup.py has no rule for a parameter.
     """

@@ -1,4 +1,4 @@
-"""A trace of some updates by jax's profiler, and which operations they spend their time in."""
+"""A trace of some steps by jax's profiler, and which operations they spend their time in."""
 
 import gzip
 import json
@@ -28,10 +28,10 @@ class Operation(NamedTuple):
 
 
 class Profile:
-    """Traces updates of process 0 into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
+    """Traces steps of process 0 into `WORKDIR/profile`, for XProf, TensorBoard's profile plugin or Perfetto."""
 
-    def __init__(self, uploads: Uploads, updates: tuple[int, int] | None, first: int) -> None:
-        """Prepares the trace of `updates`, a first and a last one, in a launch whose first update is `first`.
+    def __init__(self, uploads: Uploads, steps: tuple[int, int] | None, first: int) -> None:
+        """Prepares the trace of `steps`, a first and a last one, in a launch whose first step is `first`.
 
         If the run has made some of them and has a trace, nothing is traced: the same command must resume it.
 
@@ -40,9 +40,9 @@ class Profile:
         """
         self._folder = uploads.folder / FOLDER
         self._place = uploads.workdir / FOLDER  # where it is sent
-        self._first, self._last = updates or (0, 0)
+        self._first, self._last = steps or (0, 0)
         if 0 < self._first < first:
-            done = f"--profile={self._first}:{self._last}: this run has made {first - 1} updates already"
+            done = f"--profile={self._first}:{self._last}: this run has made {first - 1} steps already"
             if not self._place.is_dir():
                 raise UserError(f"{done}; trace later ones, or a new run")
             self._first, self._last = 0, 0
@@ -50,14 +50,14 @@ class Profile:
         self._is_tracing = False
 
     def before(self, step: int, state: Any) -> None:
-        """Starts the trace if this update is the first to be traced, after waiting for those before."""
+        """Starts the trace if this step is the first to be traced, after waiting for those before."""
         if step == self._first and is_main():
             jax.block_until_ready(state)
             jax.profiler.start_trace(self._folder)
             self._is_tracing = True
 
     def after(self, step: int, state: Any) -> list[str]:
-        """Ends the trace after the last update to be traced; returns what to say about it, line by line."""
+        """Ends the trace after the last step to be traced; returns what to say about it, line by line."""
         if not (self._is_tracing and step == self._last):
             return []
         jax.block_until_ready(state)
@@ -65,7 +65,7 @@ class Profile:
         traces = sorted(self._folder.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
         shares = "; ".join(f"{name} {share:.1%}" for name, share in largest(traces[-1])[:_SHOWN])
         place = self._place / traces[-1].parent.relative_to(self._folder)
-        return [f"profile of updates {self._first} to {step}: {place}", f"most time: {shares}"]
+        return [f"profile of steps {self._first} to {step}: {place}", f"most time: {shares}"]
 
     def close(self) -> None:
         """Ends a trace that has begun."""

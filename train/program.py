@@ -23,11 +23,11 @@ class Program(NamedTuple):
 
     Attributes:
       placed: the state's shapes, each with its sharding.
-      init: makes the state before the first update from a key.
+      init: makes the state before the first step from a key.
       train_step: (state, batch, key) -> (state, Sums); it can also be lowered.
       diagnose: (state, batch, key) -> the metrics of `train.diagnose`.
       eval_step: (parameters, batch) -> Loss, without dropout.
-      rate: learning rate of an update, by its number.
+      rate: learning rate of a step, by its number.
     """
 
     placed: TrainState

@@ -131,9 +131,9 @@ class Patience:
 
 
 def has_ended(records: list[dict[str, Any]], steps: int, patience: int) -> bool:
-    """Returns whether a run with these records has made its `steps` updates, or stopped early for its patience.
+    """Returns whether a run with these records has made its `steps` steps, or stopped early for its patience.
 
-    One that a signal stopped between its last update and the validation after it has not ended.
+    One that a signal stopped between its last step and the validation after it has not ended.
     """
     made_all = bool(records) and records[-1]["kind"] == "valid" and records[-1]["step"] >= steps
     return made_all or Patience(patience, records).ended

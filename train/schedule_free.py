@@ -28,7 +28,7 @@ def schedule_free(
 ) -> optax.GradientTransformation:
     """Returns `base`, an optimiser without momentum, made schedule-free; its parameters are x.
 
-    `rate` takes the number of updates done, and must not fall. Gradients must be those at `gradient_point`.
+    `rate` takes the number of steps done, and must not fall. Gradients must be those at `gradient_point`.
     """
 
     def init(x: dict) -> ScheduleFree:

@@ -78,19 +78,19 @@ def _corpus_size(manifest: Mapping[str, Any]) -> str:
 
 
 def compiled_memory(compiled: Any) -> str:
-    """Returns the line about the memory that the compiler plans for an update, on each device.
+    """Returns the line about the memory that the compiler plans for a step, on each device.
 
     The state is updated in place, so what is both argument and output counts once.
     """
     analysis = compiled.memory_analysis()
     if analysis is None:
-        return "memory of an update: this device's compiler does not say"
+        return "memory of a step: this device's compiler does not say"
     state = analysis.argument_size_in_bytes
     new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
     temporary = analysis.temp_size_in_bytes
     total = state + new + temporary + analysis.generated_code_size_in_bytes
     parts = f"{_mib(state)} of state and batch, {_mib(temporary)} of temporaries"
-    return f"memory of an update, by the compiler: {_mib(total)} a device, {parts}"
+    return f"memory of a step, by the compiler: {_mib(total)} a device, {parts}"
 
 
 def peak_memory() -> str:

@@ -1,4 +1,4 @@
-"""One update, and one validation batch, as pure functions of (state, batch, key)."""
+"""One step, and one validation batch, as pure functions of (state, batch, key)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,21 +21,21 @@ class TrainState(struct.PyTreeNode):
     """Everything that training changes, and so what a checkpoint must hold, besides the data position."""
 
     # Any, because jax also builds this tree with shapes, shardings or None as leaves.
-    step: Any  # int32 scalar: updates done
+    step: Any  # int32 scalar: steps done
     params: Any  # float32, nested dicts
     opt_state: Any  # optax's state
 
 
 class Sums(NamedTuple):
-    """What one update reports about its batch; everything but `gradient_norm` can be summed across updates."""
+    """What one step reports about its batch; everything but `gradient_norm` can be summed across steps."""
 
     loss: Loss
     input_tokens: Int[Array, ""]  # that the model reads, without padding; `loss.tokens` are those that it predicts
-    gradient_norm: Float[Array, ""]  # of the mean loss, before clipping; finite unless the update went wrong
+    gradient_norm: Float[Array, ""]  # of the mean loss, before clipping; finite unless the step went wrong
 
 
 def init_state(init: Callable[[PRNGKeyArray], dict], tx: optax.GradientTransformation, key: PRNGKeyArray) -> TrainState:
-    """Returns the state before the first update; under `jax.eval_shape`, the shapes that a checkpoint must have."""
+    """Returns the state before the first step; under `jax.eval_shape`, the shapes that a checkpoint must have."""
     params = init(key)
     return TrainState(step=jnp.zeros((), jnp.int32), params=params, opt_state=tx.init(params))
 

@@ -34,15 +34,15 @@ class EventFile:
     """Writes TensorBoard scalars in the calling thread: tensorboardX's own thread hangs forever on a full disk."""
 
     def __init__(self, folder: Path, first: int) -> None:
-        """Creates a file in `folder`, which is created if absent, for the records from update `first` on."""
+        """Creates a file in `folder`, which is created if absent, for the records from step `first` on."""
         directory_check(str(folder))
         self._writer = EventsWriter(str(folder / "events"))
-        # Makes TensorBoard hide what earlier launches wrote about this update and later ones.
+        # Makes TensorBoard hide what earlier launches wrote about this step and later ones.
         self._writer.write_event(Event(step=first, session_log=SessionLog(status=SessionLog.START)))
         self._flushed_at = time.monotonic()
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Writes the metrics of an update by their names, such as "train/loss"."""
+        """Writes the metrics of a step by their names, such as "train/loss"."""
         for name, value in metrics.items():
             summary = scalar(name, value)
             self._writer.write_event(Event(wall_time=time.time(), step=step, summary=summary))

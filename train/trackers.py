@@ -52,12 +52,12 @@ class WandB:
             settings=settings,
         )
         self.id = str(self._run.id)
-        # Not wandb's own steps, of which each must be above the last: a resumed run may validate an update again.
+        # Not wandb's own steps, of which each must be above the last: a resumed run may validate a step again.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Adds the metrics of an update."""
+        """Adds the metrics of a step."""
         self._run.log({"step": step, **metrics})
 
     def close(self, failed: bool) -> None:
@@ -86,7 +86,7 @@ class MLflow:
         self.id = known
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
-        """Adds the metrics of an update."""
+        """Adds the metrics of a step."""
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())

@@ -1,4 +1,4 @@
-"""The share of an accelerator's peak that the updates use (MFU, Chowdhery et al. 2022, appendix B)."""
+"""The share of an accelerator's peak that the steps use (MFU, Chowdhery et al. 2022, appendix B)."""
 
 import jax
 
@@ -39,7 +39,7 @@ def peak_flops() -> float:
 
 
 def batch_flops(task: str, objective: Objective, batch: Batch) -> int:
-    """Returns the FLOPs of an update on a batch of all processes, as `train.aot.flops` counts them.
+    """Returns the FLOPs of a step on a batch of all processes, as `train.aot.flops` counts them.
 
     It is 0 for tasks whose models it does not count.
     """

@@ -10,7 +10,7 @@ from vaswani.paper.rows import dagger_notes_on, identity, load, marked
 from vaswani.run.folder import as_json
 from vaswani.train.table import NOT_RUN, Table, number
 
-_DIVERGED = re.compile(r"update \d+: the loss is \S+ and the gradient norm ")  # of train.metrics.NotFiniteError
+_DIVERGED = re.compile(r"(?:step|update) \d+: the loss is \S+ and the gradient norm ")  # train.metrics.NotFiniteError's
 
 
 def stage_1(

@@ -167,7 +167,7 @@ def test_a_file_with_another_sum_is_not_kept(server: Server, tmp_path: Path, par
     if part:
         (tmp_path / "text.txt.part").write_bytes(part)
     server.content = bytes([CONTENT[0] ^ 1]) + CONTENT[1:-1] + b"\0"
-    assert re.search("SHA-256 is not that of|longer than", refusal(server.file(), tmp_path))
+    assert re.search("SHA-256 is not the one pinned for|longer than", refusal(server.file(), tmp_path))
     assert names(tmp_path) == []
 
 

@@ -305,7 +305,7 @@ def test_a_file_whose_lines_end_in_carriage_returns_alone_is_told(tmp_path: Path
     for content in ("a\tx\rb\ty\r", "\ufeffa\tx\rb\ty", "a\tb\r" * 4_000_000):
         path = write(tmp_path / "c.tsv", content)
         assert error(f"tsv:{path}") == (
-            f"{path}: its lines end in carriage returns alone; write line feeds instead, as with tr '\\r' '\\n'"
+            f"{path}: its lines end in bare carriage returns; write line feeds instead, as with tr '\\r' '\\n'"
         )
     for content, pairs in {"a\tx\r": [("a", "x")], "a\rb\tx\r\nc\rd\ty": [("a\rb", "x"), ("c\rd", "y")]}.items():
         assert list(open_corpus(f"tsv:{write(tmp_path / 'c.tsv', content)}").pairs()) == pairs

@@ -70,4 +70,4 @@ def test_the_command_writes_what_training_reads(tmp_path: Path) -> None:
     german = (tmp_path / "corpus" / "test.de").read_text().splitlines()
     assert [line.replace("Line", "Zeile") for line in english] == german
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert again.returncode == 2 and "this folder has files already" in again.stderr
+    assert again.returncode == 2 and "this folder already contains files" in again.stderr

@@ -106,7 +106,7 @@ def test_an_archive_with_another_sum_is_named(tmp_path: Path, archives: list[Fil
     done = prepare(tmp_path, [file._replace(sha256="0" * 64) for file in archives])
     assert done.returncode == 2
     last = done.stderr.strip().rpartition("\n")[2]
-    assert "training-parallel-europarl-v7.tgz: its SHA-256 is not that of" in last
+    assert "training-parallel-europarl-v7.tgz: its SHA-256 is not the one pinned for" in last
 
 
 def opened(tmp_path: Path, *files: File) -> Archives:

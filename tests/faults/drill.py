@@ -208,7 +208,7 @@ def aim(launch: Launch, phase: str, chance: random.Random) -> None:
 def checked(launch: Launch, phase: str, status: int) -> Row:
     """Raises `FaultError` unless the launch resumed where the previous one ended, and left what it should."""
     text, updates, left = launch.text(), launch.updates(), launch.run.newest()
-    began = re.search(r"^resuming .* after update (\d+)$", text, re.MULTILINE)
+    began = re.search(r"^resuming .* after step (\d+)$", text, re.MULTILINE)
     began_at = int(began[1]) if began else 0
     if (began or updates) and began_at != launch.before:
         raise FaultError(f"{launch.log}: went on from {began_at}, but {launch.before} was complete")

@@ -68,7 +68,7 @@ def test_line_i_in_is_line_i_out_and_only_a_line_feed_ends_a_line():
 def test_a_carriage_return_before_the_line_feed_is_no_text_as_in_a_corpus():
     written, asked = filtered(b"a\r\nb\r\n")
     assert (written, asked) == (b"A\nB\n", [(1, ["a", "b"])])
-    with pytest.raises(UserError, match=r"^standard input: its lines end in carriage returns alone; write line feeds"):
+    with pytest.raises(UserError, match=r"^standard input: its lines end in bare carriage returns; write line feeds"):
         filtered(b"a\rb\r")
     texts, (wanted,) = _with_required(["a\tb\tc\r"], "phrases")
     assert (texts, wanted) == (["a"], Required(phrases=("b", "c")))

@@ -77,7 +77,7 @@ def test_best_is_the_lowest_nll_where_bleu_was_measured_for_a_part_of_the_run(ca
     assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"nll": 2.0}, {"nll": 2.5}, {})) == [20]
     assert capsys.readouterr().err == (
         "note: checkpoints that were not validated cannot be the best: 1 of 4\n"
-        "note: 1 of 3 checkpoints have a BLEU; the best is that of the lowest nll\n"
+        "note: 1 of 3 checkpoints have a BLEU; the best is the one of lowest nll\n"
     )
     assert choose("best", run({"bleu": 5.0, "nll": 3.0}, {"bleu": 4.0, "nll": 2.0})) == [10]
     assert capsys.readouterr().err == ""

@@ -355,7 +355,7 @@ def test_a_path_that_orbax_takes_for_a_pattern_is_refused(tmp_path: Path, name: 
 def test_a_host_that_does_not_share_the_folder_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "is_main", lambda: False)
     monkeypatch.setattr(checkpoint, "main_first", lambda what, folder: nullcontext())
-    with pytest.raises(UserError, match=r"checkpoints: process 0 has made this folder, and it is not here"):
+    with pytest.raises(UserError, match=r"checkpoints: process 0 made this folder, but it is missing here"):
         Checkpoints(tmp_path / "checkpoints", keep())
 
 

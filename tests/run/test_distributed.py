@@ -261,7 +261,7 @@ def test_processes_that_have_read_other_data_are_refused(monkeypatch: pytest.Mon
     if other == 0:
         distributed.check_same_data(manifests)
         return
-    with pytest.raises(UserError, match=r"^the data of process 1 are not those of process 0; data\.train "):
+    with pytest.raises(UserError, match=r"^the data of process 1 differ from process 0's; data\.train "):
         distributed.check_same_data(manifests)
 
 

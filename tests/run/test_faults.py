@@ -298,7 +298,7 @@ def test_training_goes_on_from_the_newest_whole_checkpoint_to_the_same_end(
     assert (
         len(re.findall(r"warning: \S+/(8|12) is damaged \(state/\S+ has changed\)[^\n]*from checkpoint 4\n", err)) == 2
     )
-    assert f"resuming {run} after update 4\n" in err
+    assert f"resuming {run} after step 4\n" in err
     assert whole(run) == [4, 8, 12]
     assert_same(run, undisturbed / "run", 12)
 

@@ -29,7 +29,7 @@ def other_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("other_process")
 def test_a_run_is_not_evaluated_with_other_parameters_in_each_process(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^the parameters of process 1 are not those of process 0; name"):
+    with pytest.raises(UserError, match=r"^the parameters of process 1 differ from process 0's; name"):
         open_run(tiny.write_run(tmp_path / "run"), "latest")
 
 
@@ -37,5 +37,5 @@ def test_a_run_is_not_evaluated_with_other_parameters_in_each_process(tmp_path: 
 def test_a_run_does_not_begin_with_other_parameters_in_each_process(tmp_path: Path) -> None:
     run = tiny.write_run(tmp_path / "run")
     params = jax.jit(lambda: init_params(tiny.TINY, jax.random.key(0)))()
-    with pytest.raises(UserError, match=r"^--init=.*: the parameters of process 1 are not those of process 0"):
+    with pytest.raises(UserError, match=r"^--init=.*: the parameters of process 1 differ from process 0's"):
         warm_start(str(run), params, tmp_path)

@@ -79,7 +79,7 @@ def test_once_there_is_something_to_save_a_signal_is_noted(capfd: pytest.Capture
         send(signal.SIGTERM)  # changes nothing
         time.sleep(0.1)
     assert (active.received, active.exit_code) == (signal.SIGTERM, 143)
-    assert capfd.readouterr().err == "\nstopping after this update and its checkpoint (Ctrl-C again to exit at once)\n"
+    assert capfd.readouterr().err == "\nstopping after this step and its checkpoint (Ctrl-C again to exit at once)\n"
 
 
 def test_an_attempt_returns_what_it_was_to_return() -> None:
@@ -315,7 +315,7 @@ runpy.run_module("vaswani.train", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("reached", ["compiling the first update", pytest.param("step 4/", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reached", ["compiling the first step", pytest.param("step 4/", marks=pytest.mark.slow)])
 def test_training_ends_after_a_signal_though_a_thread_waits_for_ever(tmp_path: Path, reached: str) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 1_000_000

@@ -27,7 +27,7 @@ def test_a_line_longer_than_a_batch_is_named_before_training(
     lines = capsys.readouterr().err.splitlines()
     note = "note: data.valid has a line of 201 tokens, more than a batch (data.tokens_per_batch is 192): if validation"
     (place,) = [number for number, line in enumerate(lines) if line.startswith(note)]
-    assert place < lines.index("compiling the first update")
+    assert place < lines.index("compiling the first step")
 
 
 def test_validation_needs_as_many_learned_positions_as_its_longest_line_and_training_as_its_longest_bucket() -> None:

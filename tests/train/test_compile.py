@@ -126,7 +126,7 @@ def test_a_tpu7x_has_two_devices_a_chip() -> None:
 def test_the_report_says_what_it_is(small: dict[str, Any]) -> None:
     text = as_text(small)
     assert "4 TPU v5e chips, 16 GiB each" in text
-    assert "all-reduce" in text and re.search("to .* (minutes|hours) for 100,000 updates", text)
+    assert "all-reduce" in text and re.search("to .* (minutes|hours) for 100,000 steps", text)
     assert "an estimate, not a measurement" in text
 
 
@@ -138,7 +138,7 @@ def small_config() -> ConfigDict:
 
 
 @pytest.mark.slow
-def test_three_updates_are_timed_on_this_machine() -> None:
+def test_three_steps_are_timed_on_this_machine() -> None:
     cfg = small_config()
     cfg.steps = 600
     found = make_report(cfg, "local", 1, with_search=False)
@@ -154,11 +154,11 @@ def test_three_updates_are_timed_on_this_machine() -> None:
     assert timed["flops_per_second"] == pytest.approx(program["flops_analytic"] / median)
     assert "utilisation" not in timed  # a CPU's peak is not known
     lines = as_text(found).splitlines()
-    assert lines[0].startswith("1 x cpu, ") and re.search(r", processors: \d+$", lines[0])
-    assert lines[-3].startswith("timed updates, 16 positions per row: ")
+    assert lines[0].startswith("1 x cpu, ") and re.search(r", CPUs: \d+$", lines[0])
+    assert lines[-3].startswith("timed steps, 16 positions per row: ")
     spent = timed["minutes"]
     duration = f"{spent:.2f} minutes" if spent >= 1 else f"{60 * spent:.2f} seconds"
-    assert lines[-2] == f"estimated {duration} for 600 updates"
+    assert lines[-2] == f"estimated {duration} for 600 steps"
     assert lines[-1].startswith("  an estimate: random tokens")
 
 
@@ -528,7 +528,7 @@ def test_an_update_that_computes_nearly_nothing_still_has_to_be_started() -> Non
     found = estimate(CHIPS["v5e"], program, 4096, 370)
     assert found["step_seconds_least"] == found["step_seconds_most"] == 1e-4
     rate, duration = _estimate_lines(found, 64, 370)[1].split("; ")
-    assert (rate, duration) == ("  40,960,000 to 40,960,000 target positions/s", "0.04 to 0.04 seconds for 370 updates")
+    assert (rate, duration) == ("  40,960,000 to 40,960,000 target positions/s", "0.04 to 0.04 seconds for 370 steps")
 
 
 @needs_compiler
@@ -572,6 +572,6 @@ def test_rows_that_training_would_refuse_are_not_compiled(batching: str) -> None
 def test_a_vocabulary_of_special_tokens_alone_is_refused(vocab_size: int) -> None:
     cfg = small_config()
     cfg.data.vocab_size = vocab_size
-    message = rf"^data\.vocab_size is {vocab_size}; it must be more than 4, the special tokens alone$"
+    message = rf"^data\.vocab_size is {vocab_size}; it must exceed 4, the number of special tokens$"
     with pytest.raises(UserError, match=message):
         make_report(cfg, "local", 1, with_search=False)

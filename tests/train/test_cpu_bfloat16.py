@@ -21,7 +21,7 @@ from vaswani.train.loop import train
 
 WITH = "processor\t: 0\nmodel name\t: Fake 9000\nflags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n\nprocessor\t: 1\n"
 # oneDNN takes bfloat16 from the compiler where it can compute it, if slowly.
-needs_avx512 = pytest.mark.skipif("avx512f" not in cpu_bfloat16.abilities(), reason="this processor has no AVX-512")
+needs_avx512 = pytest.mark.skipif("avx512f" not in cpu_bfloat16.abilities(), reason="this CPU has no AVX-512")
 AVX512 = "processor\t: 0\nmodel name\t: Fake 7000\nflags\t\t: fpu avx512f avx512_bf16\n"
 WITHOUT = "processor\t: 0\nmodel name\t: Fake 8000\nflags\t\t: fpu avx512f amx_tile\n"
 
@@ -37,7 +37,7 @@ def test_a_processor_without_fast_bfloat16_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = (
-        r"^config: cpu_bfloat16 is True; it must be False on this processor \(Fake\), which has neither amx_tile with "
+        r"^config: cpu_bfloat16 is True; it must be False on this CPU \(Fake\), which has neither amx_tile with "
         r"amx_bf16 nor avx512_bf16: bfloat16 would not be faster than float32$"
     )
     report(monkeypatch, tmp_path, WITHOUT)
@@ -55,7 +55,7 @@ def test_avx512_needs_a_jax_whose_onednn_uses_it(
 ) -> None:
     report(monkeypatch, tmp_path, text)
     monkeypatch.setattr(jax, "__version_info__", version)
-    assert f"since this processor has {unit};" in cpu_bfloat16.choice()
+    assert f"since this CPU has {unit};" in cpu_bfloat16.choice()
     if is_refused and text == AVX512:
         with pytest.raises(UserError, match=r"processor \(Fake\) with jax \S+: bfloat16 is faster .* jax 0\.12 on$"):
             cpu_bfloat16.compiler_options(True)

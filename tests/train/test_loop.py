@@ -160,7 +160,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_is_never_saved(
 
     monkeypatch.setattr(program, "make_train_step", poisoned)
     cfg = tiny.training_config(tmp_path)
-    with pytest.raises(UserError, match=rf"^update {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
+    with pytest.raises(UserError, match=rf"^step {bad}: the loss is nan .*; checkpoint 4 was saved before it"):
         loop.train(cfg, tmp_path / "run")
     assert steps(tmp_path / "run") == [4]
 

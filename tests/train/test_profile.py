@@ -30,11 +30,11 @@ from vaswani.train.utilisation import batch_flops, chip_of
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("3", "it must be FIRST:LAST, the updates to trace, like 10:12"),
-        ("3:x", "it must be FIRST:LAST, the updates to trace, like 10:12"),
-        ("0:1", "both must be updates of this run, from 1 to steps=10, in this order"),
-        ("9:11", "both must be updates of this run, from 1 to steps=10, in this order"),
-        ("5:4", "both must be updates of this run, from 1 to steps=10, in this order"),
+        ("3", "it must be FIRST:LAST, the steps to trace, like 10:12"),
+        ("3:x", "it must be FIRST:LAST, the steps to trace, like 10:12"),
+        ("0:1", "both must be steps of this run, from 1 to steps=10, in this order"),
+        ("9:11", "both must be steps of this run, from 1 to steps=10, in this order"),
+        ("5:4", "both must be steps of this run, from 1 to steps=10, in this order"),
     ],
 )
 def test_a_range_that_the_run_does_not_make_is_refused(text: str, message: str) -> None:
@@ -52,7 +52,7 @@ def test_some_updates_are_traced_and_the_largest_operations_named(
     assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
     (trace,) = (tmp_path / "run" / "profile").rglob("*.trace.json.gz")
     lines = capsys.readouterr().err.splitlines()
-    assert f"profile of updates 2 to 3: {trace.parent}" in lines
+    assert f"profile of steps 2 to 3: {trace.parent}" in lines
     shares = largest(trace)
     assert sum(share for _, share in shares) == pytest.approx(1.0)
     assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
@@ -60,7 +60,7 @@ def test_some_updates_are_traced_and_the_largest_operations_named(
     (said,) = [line for line in lines if line.startswith("most time: ")]
     assert said == "most time: " + "; ".join(f"{name} {share:.1%}" for name, share in shares[:5])
     assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
-    assert "note: --profile=2:3: this run has made 5 updates already" in capsys.readouterr().err
+    assert "note: --profile=2:3: this run has made 5 steps already" in capsys.readouterr().err
 
     assert loop.train(cfg, tmp_path / "plain") == 0
     traced, plain = (losses(tmp_path / name) for name in ("run", "plain"))
@@ -149,7 +149,7 @@ def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
     state = init_state(goal.init, tx, jax.random.key(0))
     if where == "parameter":
         state = spoiled(state)
-        expected = r"update 1: NaN from the operation \w+ \(model/[\w/]+\.py:\d+\); not finite before the update: "
+        expected = r"step 1: NaN from the operation \w+ \(model/[\w/]+\.py:\d+\); not finite before the step: "
         expected += "encoder/layer_0/self_attention/wq$"
     else:
         plain = goal.loss
@@ -160,7 +160,7 @@ def test_a_nan_is_named_by_operation_and_parameter(where: str) -> None:
             return whole._replace(loss_sum=whole.loss_sum + zero)
 
         goal = tiny.with_loss(goal, loss)
-        expected = r"update 1: NaN from the operation \w+ \(.*\); no finite gradient: "
+        expected = r"step 1: NaN from the operation \w+ \(.*\); no finite gradient: "
         expected += "encoder/layer_0/self_attention/wk$"
     with jax.debug_nans(True):
         step = make_train_step(goal, tx, 1)
@@ -180,7 +180,7 @@ def test_a_nan_that_a_look_at_the_layers_meets_first_is_named_too(
     monkeypatch.setattr(program, "make_diagnosis", lambda *arguments: diagnosis)
     cfg = tiny.training_config(tmp_path)
     cfg.diagnose_every = 1
-    with pytest.raises(UserError, match=r"^update 1: NaN from the operation mul "):
+    with pytest.raises(UserError, match=r"^step 1: NaN from the operation mul "):
         loop.train(cfg, tmp_path / "run")
 
 
@@ -224,13 +224,13 @@ def test_a_healthy_run_has_no_nan_in_any_operation_and_the_same_losses(tmp_path:
 
 
 def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(UserError, match=r"^--profile=2:3: this run has made 5 updates already; trace later ones"):
+    with pytest.raises(UserError, match=r"^--profile=2:3: this run has made 5 steps already; trace later ones"):
         Profile(Uploads(tmp_path), (2, 3), 6)
     (tmp_path / "profile").mkdir()
     trace = Profile(Uploads(tmp_path), (2, 3), 6)
     trace.before(6, None)
     assert trace.after(6, None) == []
-    assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 updates already, and ")
+    assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 steps already, and ")
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def options(**given: Any) -> SimpleNamespace:
 
 
 def test_flags_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(UserError, match="--diff has the scores, too"):
+    with pytest.raises(UserError, match="--diff also shows the scores"):
         check(options(diff=True, sort="nll"))
     with pytest.raises(UserError, match="give one of --markdown, --latex and --csv"):
         check(options(csv=True, latex=True))

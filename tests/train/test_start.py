@@ -47,8 +47,8 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
     )
     assert lines[start + 5].startswith("data.train: 200 of 200 pairs, ")
     assert lines[start + 6].startswith("data.valid: 8 of 8 pairs, ")
-    assert lines[start + 7] == "compiling the first update"
-    assert lines[start + 8].startswith("memory of an update, by the compiler: ")
+    assert lines[start + 7] == "compiling the first step"
+    assert lines[start + 8].startswith("memory of a step, by the compiler: ")
     state_mib = float(lines[start + 8].partition("a device, ")[2].partition(" MiB of state")[0])
     assert state_mib == pytest.approx(3 * 4 * size / 2**20, rel=0.05), "parameters and Adam's two moments"
     assert sum(line.startswith("peak memory so far: ") for line in lines) == 1
@@ -62,13 +62,13 @@ def test_what_is_argument_and_output_counts_once() -> None:
     analysis = SimpleNamespace(**{f"{name}_size_in_bytes": size << 20 for name, size in sizes.items()})
     line = compiled_memory(SimpleNamespace(memory_analysis=lambda: analysis))
     assert line == (
-        "memory of an update, by the compiler: 12.0 MiB a device, 6.0 MiB of state and batch, 3.0 MiB of temporaries"
+        "memory of a step, by the compiler: 12.0 MiB a device, 6.0 MiB of state and batch, 3.0 MiB of temporaries"
     )
 
 
 def test_a_compiler_that_does_not_know_its_memory_is_no_error() -> None:
     line = compiled_memory(SimpleNamespace(memory_analysis=lambda: None))
-    assert line == "memory of an update: this device's compiler does not say"
+    assert line == "memory of a step: this device's compiler does not say"
 
 
 def test_the_peak_is_the_device_s_where_it_knows_one(monkeypatch: pytest.MonkeyPatch) -> None:

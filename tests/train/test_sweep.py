@@ -89,7 +89,7 @@ def sweep_of(folder: Path, code: str, given: dict | None = None) -> Sweep:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("", r"it has no sweep\(\), which docs/sweeps.md explains; for a search\(\), give --trials=N"),
+        ("", r"it defines no sweep\(\) \(see docs/sweeps.md\); for a search\(\), give --trials=N"),
         ("def sweep(): return []", r"sweep\(\) must return a list of points, each a dict"),
         ("def sweep(): return product({'modle.h': [2]})", r"there is no key modle.h; did you mean model.h\?"),
         (
@@ -187,13 +187,13 @@ def test_a_grid_may_grow_but_not_shrink(tmp_path: Path) -> None:
     opened(tmp_path, "h=1")
     grown = opened(tmp_path, "h=2", "h=1")
     assert list(ends(grown)) == ["h=1", "h=2"]
-    with pytest.raises(UserError, match=r"another sweep \(its point h=2 is not among those of sweep\(\)\)"):
+    with pytest.raises(UserError, match=r"another sweep \(sweep\(\) no longer has its point h=2\)"):
         opened(tmp_path, "h=1")
 
 
 SCRIPTS = {  # what stands in for `python -m train`, by point
     "good": "print('step 1')",
-    "wrong": "import sys; print('error: update 3: the loss is nan'); print('bye'); sys.exit(2)",
+    "wrong": "import sys; print('error: step 3: the loss is nan'); print('bye'); sys.exit(2)",
     "crash": "raise KeyError('x')",
     "killed": "import os; os.kill(os.getpid(), 9)",
     "stopped": "import os, sys; from pathlib import Path; p = Path(sys.argv[1]) / 'been'; seen = p.exists(); p.touch();"
@@ -219,13 +219,13 @@ def test_a_worker_records_each_end_and_goes_on(tmp_path: Path, stop: Stop, capfd
     work(study, command, stop, 0.1)
     expected = {
         "good": ("done", ""),
-        "wrong": ("failed", "update 3: the loss is nan"),
+        "wrong": ("failed", "step 3: the loss is nan"),
         "crash": ("failed", "KeyError: 'x'"),
         "killed": ("failed", "killed by SIGKILL"),
         "stopped": ("done", ""),
     }
     assert ends(study) == expected
-    again = "stopped: given back; 4 of 5 have ended\nstopped: goes on, attempt 2 (5 of 5)\nstopped: done"
+    again = "stopped: given back; 4 of 5 finished\nstopped: goes on, attempt 2 (5 of 5)\nstopped: done"
     assert again in capfd.readouterr().err
     assert (tmp_path / "sweep" / "logs" / "good.log").read_text() == "step 1\n"
     results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "sweep" / "results").iterdir()}
@@ -259,11 +259,11 @@ def test_a_worker_says_how_far_it_is(
     work(opened(tmp_path, "wrong", "good", "crash"), command, stop, 0.1)
     assert capfd.readouterr().err.splitlines() == [
         "wrong: begins (1 of 3)",
-        "wrong: failed: update 3: the loss is nan; 1 of 3 have ended",
+        "wrong: failed: step 3: the loss is nan; 1 of 3 finished",
         "good: begins (2 of 3)",
-        "good: done, lowest nll 2.5000; 2 of 3 have ended, about 1.5 min left",
+        "good: done, lowest nll 2.5000; 2 of 3 finished, about 1.5 min left",
         "crash: begins (3 of 3)",
-        "crash: failed: KeyError: 'x'; 3 of 3 have ended",
+        "crash: failed: KeyError: 'x'; 3 of 3 finished",
     ]
 
 

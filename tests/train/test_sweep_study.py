@@ -105,19 +105,19 @@ def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callab
         return DONE
 
     assert train(first, beside) == ["trial-000", "done"]
-    assert train(first, Outcome("failed", "update 3: the loss is nan", {})) == ["trial-002", "failed"]
+    assert train(first, Outcome("failed", "step 3: the loss is nan", {})) == ["trial-002", "failed"]
     assert first.finished() and second.finished()
     assert train(first) == []
     points = second.statuses()
     assert [(point.state, point.reason) for point in points] == [
         ("done", ""),
         ("pruned", ""),
-        ("failed", "update 3: the loss is nan"),
+        ("failed", "step 3: the loss is nan"),
     ]
     assert points[0].summary == DONE.summary
     assert points[0].overrides == values[0] != points[1].overrides
     result = json.loads((tmp_path / "sweep" / "results" / "trial-002.json").read_text())
-    assert result == {"state": "failed", "reason": "update 3: the loss is nan", "summary": {}}
+    assert result == {"state": "failed", "reason": "step 3: the loss is nan", "summary": {}}
     assert train(worker(trials=4)) == ["trial-003", "done"]
 
 

@@ -51,7 +51,7 @@ def grid(tmp_path: Path) -> Study:
     )
 
     def train(point: HeldPoint) -> Outcome | None:
-        ends = {"h=1": Outcome("done", "", record), "h=2": Outcome("failed", "update 3: the loss is nan", {})}
+        ends = {"h=1": Outcome("done", "", record), "h=2": Outcome("failed", "step 3: the loss is nan", {})}
         return ends.get(point.name)
 
     def say_end(point: PointStatus) -> None:
@@ -80,7 +80,7 @@ TABLE = """\
 
 *: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; \
 --best prints its command
-h=2: update 3: the loss is nan"""
+h=2: step 3: the loss is nan"""
 
 
 def test_the_table_of_a_sweep_in_every_state(grid: Study) -> None:
@@ -91,7 +91,7 @@ def test_csv_holds_the_same(grid: Study) -> None:
     records = as_records(grid.statuses(), CONFIG)
     read = list(csv.DictReader(io.StringIO(as_csv(records))))
     assert [row["point"] for row in read] == ["h=1", "h=4", "h=2", "h=16", "steps=9"]
-    assert (read[0]["model.h"], read[0]["loss_best"], read[2]["reason"]) == ("1", "2.9", "update 3: the loss is nan")
+    assert (read[0]["model.h"], read[0]["loss_best"], read[2]["reason"]) == ("1", "2.9", "step 3: the loss is nan")
     assert [row["is_best"] for row in read] == ["True", *["False"] * 4]
     assert "model.N" not in read[0]
 
@@ -109,7 +109,7 @@ def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
 def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: Path) -> None:
     status, out, error = shown(tmp_path, "--best")
     changes = "--config.model.h=1 --config.model.N=2"
-    message = f"error: {tmp_path}/h=1: no run.json with its command is here; the best point has {changes}\n"
+    message = f"error: {tmp_path}/h=1: it has no run.json with its command; the best point has {changes}\n"
     assert (status, out, error) == (2, "", message)
     command = ["__main__.py", "--config=a b.py", "--config.model.h=1", f"--workdir={tmp_path}/h=1"]
     data = {"train": {"sha256": {}}, "valid": {"sha256": {}}}
@@ -142,7 +142,7 @@ def test_a_picture_has_a_panel_for_each_key_and_one_for_the_importances(
 ) -> None:
     figures = []
     monkeypatch.setattr(
-        "vaswani.infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure)
+        "vaswani.train.sweep.picture.save", lambda figure, *arguments, **options: figures.append(figure)
     )
     points = []
     for number, norm in enumerate(("pre", "post", "pre", "post")):
@@ -270,7 +270,7 @@ def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) ->
 def test_a_trial_that_diverged_leaves_the_others_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = []
     monkeypatch.setattr(
-        "vaswani.infer.attention.drawing.save", lambda figure, *arguments, **options: figures.append(figure)
+        "vaswani.train.sweep.picture.save", lambda figure, *arguments, **options: figures.append(figure)
     )
     points = []
     for number, nll in enumerate((math.nan, 3.0, 2.0)):

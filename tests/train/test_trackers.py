@@ -190,5 +190,5 @@ def test_a_run_that_an_error_ended_is_not_told_as_finished(tmp_path: Path, monke
     with open_tracker("mlflow", tmp_path, {}):
         pass
     with pytest.raises(UserError), open_tracker("mlflow", tmp_path, {}):
-        raise UserError("update 3: the loss is nan")
+        raise UserError("step 3: the loss is nan")
     assert ends == [False, True]

@@ -90,7 +90,7 @@ def test_mistakes_are_said(source: tuple, tmp_path: Path) -> None:
         return str(caught.value)
 
     params = fresh(run)
-    assert said(f"{tmp_path}:4", params, run).endswith(f"{tmp_path} is not the folder of a run; write RUN or "
+    assert said(f"{tmp_path}:4", params, run).endswith(f"{tmp_path} is not a run folder; write RUN or "
                                                        "RUN:CHECKPOINT")  # fmt: skip
     assert said(f"{run}:7", params, run) == f"--init={run}:7: no checkpoint at step 7; there are 4, 8"
     assert "checkpoint 'newest' is not a choice" in said(f"{run}:newest", params, run)
@@ -110,7 +110,7 @@ def test_a_mistake_is_one_line_and_status_2(source: tuple, tmp_path: Path) -> No
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     errors = [line for line in err.splitlines() if "error" in line]
-    assert errors == [f"error: --init={tmp_path}/absent: {tmp_path}/absent is not the folder of a run; write RUN or "
+    assert errors == [f"error: --init={tmp_path}/absent: {tmp_path}/absent is not a run folder; write RUN or "
                       "RUN:CHECKPOINT"]  # fmt: skip
     assert "Traceback" not in err
 

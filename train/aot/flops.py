@@ -54,7 +54,7 @@ def forward_flops(config: CommonConfig, rows: int, source_length: int, target_le
 
 
 def update_flops(config: CommonConfig, rows: int, source_length: int, target_length: int) -> int:
-    """Returns the FLOPs of one update, forward and backward, without rematerialisation: the basis of utilisation.
+    """Returns the FLOPs of one step, forward and backward, without rematerialisation: the basis of utilisation.
 
     Each product y = x w becomes two of the same size in the backward pass, dx = dy w^T and dw = x^T dy.
     """

@@ -16,7 +16,7 @@ from vaswani.train.aot.flops import update_flops
 from vaswani.train.aot.programs import Update
 from vaswani.train.utilisation import peak_flops
 
-UPDATES = 3  # that are timed
+STEPS = 3  # that are timed
 
 # What the minutes of a run assume.
 EXTRAPOLATED = (
@@ -26,7 +26,7 @@ EXTRAPOLATED = (
 
 
 def time_steps(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update) -> dict[str, Any]:
-    """Returns the seconds of each of `UPDATES` steps, and the minutes of a run of such steps, from initial parameters.
+    """Returns the seconds of each of `STEPS` steps, and the minutes of a run of such steps, from initial parameters.
 
     The ids are random and the rows full. One step before them is not timed. `flops_per_second` sums over all devices;
     `utilisation` is its share of their peak in bfloat16 (MFU), where that is known.
@@ -39,8 +39,8 @@ def time_steps(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, update: Update)
     with jax.set_mesh(mesh):
         state = jax.jit(update.init, out_shardings=shardings(update.shapes))(init_key)
         # One more step than is timed: the first also loads the program, and fills caches.
-        for number in range(UPDATES + 1):
-            print(f"update {number} of {UPDATES} ..." if number else "a first update ...", file=sys.stderr)
+        for number in range(STEPS + 1):
+            print(f"step {number} of {STEPS} ..." if number else "a first step ...", file=sys.stderr)
             start = time.perf_counter()
             state, _ = jax.block_until_ready(update.step(state, batch, dropout_key))
             seconds.append(time.perf_counter() - start)

@@ -114,7 +114,7 @@ def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:
 
 
 def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
-    """Returns each batch shape of a run, shortest first: rows planned, rows when padded to the mesh, row length."""
+    """Returns each batch shape of a run, shortest first: planned rows, rows padded to the mesh, sequence length."""
     tokens = cfg.data.tokens_per_batch
     lengths = row_lengths(cfg.data)
     # What training would refuse (`data.pipeline.TrainingBatches`) is not worth compiling.
@@ -146,7 +146,7 @@ class Update(NamedTuple):
 
 
 def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> Update:
-    """Compiles one update on `rows` rows of `length` positions per side.
+    """Compiles one step on `rows` rows of `length` positions per side.
 
     Raises:
       TooLarge: it does not fit.
@@ -169,7 +169,7 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
 
 
 def update_costs(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, length: int) -> dict[str, Any]:
-    """Returns FLOPs, traffic in bytes, and collectives of one update on each device, as the compiler counts them.
+    """Returns FLOPs, traffic in bytes, and collectives of one step on each device, as the compiler counts them.
 
     The compiler counts the body of a loop once, however often it runs. So the programs that it counts here have no
     loops over layers, chunks of the softmax or microbatches. They have one layer in each stack, and two: each further

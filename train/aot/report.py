@@ -1,4 +1,4 @@
-"""The report of `train.compile`: what each program of a run needs, and an estimate of the time per update."""
+"""The report of `train.compile`: what each program of a run needs, and an estimate of the time per step."""
 
 import sys
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from vaswani.train.aot.programs import LOCAL
 
 
 def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) -> dict[str, Any]:
-    """Compiles `cfg` for the topology and returns the memory of its programs, and the costs of an update.
+    """Compiles `cfg` for the topology and returns the memory of its programs, and the costs of a step.
 
     On this machine (`LOCAL`) the times of a few steps replace the estimates. Stops at a program that does not fit;
     `refused` then names it and the bytes needed and available.
@@ -55,7 +55,7 @@ def report(cfg: ConfigDict, topology: str, slices: int, *, with_search: bool) ->
     }
     if chip is None:
         made |= {"device": device(), "memory": programs.available(devices[0])}
-    # On this machine the longest batch may also be the middle one, whose updates are timed.
+    # On this machine the longest batch may also be the middle one, whose steps are timed.
     update = cache(partial(programs.train_step, cfg, config, mesh))
     compilers: dict[str, Callable[[], dict[str, Any]]] = {
         "train_longest": lambda: update(longest_rows, longest).facts,
@@ -123,13 +123,13 @@ def compiler_versions(topology: str) -> dict[str, str]:
 
 
 def estimate(chip: Chip, program: dict[str, Any], positions: int, steps: int) -> dict[str, float]:
-    """Returns lower and upper estimates of the time per update, and the rates that follow; see ASSUMPTIONS.
+    """Returns lower and upper estimates of the time per step, and the rates that follow; see ASSUMPTIONS.
 
     Args:
       chip: the device.
       program: facts of the train step.
-      positions: target positions per update, without the rows that pad the batch to the mesh.
-      steps: updates in the whole run.
+      positions: target positions per step, without the rows that pad the batch to the mesh.
+      steps: in the whole run.
     """
     collectives = program["collectives"]
     within_slice = sum(_bytes_sent(collective) for collective in collectives if collective["kind"] != "send")
@@ -168,7 +168,7 @@ def as_text(made: dict[str, Any]) -> str:
         devices,
         f"mesh {mesh}; {made['parameters']:,} parameters, {dtype}; per device:",
     ]
-    titles = {"train_longest": "update", "train_middle": "update", "search": "beam search"}
+    titles = {"train_longest": "step", "train_middle": "step", "search": "beam search"}
     for name, title in titles.items():
         if name in made:
             program = made[name]
@@ -238,10 +238,10 @@ def _estimate_lines(estimated: dict[str, float], length: int, steps: int) -> lis
     fastest = 1e3 * estimated["step_seconds_least"]
     slowest = 1e3 * estimated["step_seconds_most"]
     return [
-        f"estimated update, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
+        f"estimated step, {length} positions per row: {fastest:.2f} to {slowest:.2f} ms ({parts})",
         f"  {estimated['positions_per_second_least']:,.0f} to {estimated['positions_per_second_most']:,.0f} "
         f"target positions/s; {_span(estimated['hours_least'], estimated['hours_most'])} "
-        f"for {pluralize(steps, 'updates')}",
+        f"for {pluralize(steps, 'steps')}",
         f"  {ASSUMPTIONS}",
     ]
 
@@ -260,8 +260,8 @@ def _timed_lines(timed: dict[str, Any], length: int, steps: int) -> list[str]:
     if "utilisation" in timed:
         rate += f", {timed['utilisation']:.1%} of the peak in bfloat16"
     return [
-        f"timed updates, {length} positions per row: {seconds} s ({rate})",
-        f"estimated {_span(timed['minutes'] / 60)} for {pluralize(steps, 'updates')}",
+        f"timed steps, {length} positions per row: {seconds} s ({rate})",
+        f"estimated {_span(timed['minutes'] / 60)} for {pluralize(steps, 'steps')}",
         f"  {EXTRAPOLATED}",
     ]
 

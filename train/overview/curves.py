@@ -1,4 +1,4 @@
-"""Curves of runs: losses, BLEU, rate and speed over updates, the seeds of a config as one with a band."""
+"""Curves of runs: losses, BLEU, rate and speed over steps, the seeds of a config as one with a band."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -28,7 +28,7 @@ PANELS = (
 
 
 class Curve(NamedTuple):
-    """The mean over runs at the updates that all of them have, and of several the lowest and the highest."""
+    """The mean over runs at the steps that all of them have, and of several the lowest and the highest."""
 
     steps: list[int]
     mean: list[float]

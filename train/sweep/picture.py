@@ -93,7 +93,7 @@ def _draw_trials(axes: Any, points: Sequence[PointStatus], best: PointStatus | N
 
 
 def _draw_curves(axes: Any, points: Sequence[PointStatus]) -> None:
-    """Draws the nll of each point over updates; the legend begins with the lowest last one."""
+    """Draws the nll of each point over steps; the legend begins with the lowest last one."""
     for point in sorted(points, key=lambda point: point.nll[max(point.nll)]):
         steps = sorted(point.nll)
         axes.plot(steps, [point.nll[step] for step in steps], marker=".", linewidth=1.2, label=point.name)

@@ -66,7 +66,7 @@ class HeldPoint(NamedTuple):
     """A point that this worker trains.
 
     `number` counts the points of the sweep from 1, `attempt` the workers that have begun this one; `reported` is the
-    last update whose validation the study has.
+    last step whose validation the study has.
     """
 
     name: str
@@ -257,7 +257,7 @@ class Study:
 
 def _pruner(name: str, config: dict[str, Any]) -> BasePruner:
     """Returns Optuna's pruner of this name, which may stop a trial from its first validation."""
-    # How many updates an epoch has is not known here: a hundredth of a trial, which is what Optuna estimates for ASHA.
+    # How many steps an epoch has is not known here: a hundredth of a trial, which is what Optuna estimates for ASHA.
     # With far fewer a trial would have to win all rungs at once.
     by_epochs = config["eval"]["every_epochs"] > 0
     every = config["steps"] // 100 if by_epochs else config["eval"]["every"]
