@@ -182,7 +182,7 @@ def _encode(pairs: Iterator[tuple[str, ...]], tokenizer: Tokenizer) -> Iterator[
     """Yields the ids of many records at a time, and encodes the next in the background.
 
     Encoding holds the GIL to convert its result, and its threads do not all end at once: a second batch of texts keeps
-    the other processors busy meanwhile.
+    the other CPUs busy meanwhile.
     """
     with ThreadPoolExecutor(2) as encoders:
         waiting: deque[Future[list[tuple[list[int], ...]]]] = deque()

@@ -143,7 +143,7 @@ def corruption(task: str, cfg_data: ConfigDict, tokenizer: Tokenizer) -> Masking
         if MASK in tokenizer.encode(STAND_IN):
             raise UserError(
                 f"config: task is {task}, and the vocabulary of {cfg_data.tokenizer!r} does not spell in bytes what it"
-                " lacks, which would be read as hidden; train one with --byte_fallback"
+                " lacks, which would be read as masked; train one with --byte_fallback"
             )
         return Masking(cfg_data.mask_rate, tokenizer.vocab_size)
     if len(tokenizer.sentinels) < 2:  # one for a span, and one for the end

@@ -138,7 +138,7 @@ def download(spec: str) -> None:
 
 
 def _prepare(name: str) -> None:
-    """Prepares a set from archives that `data.fetch` downloads, with the sizes and sums that tfds pins."""
+    """Prepares a set from archives that `data.fetch` downloads, with the sizes and checksums that tfds pins."""
     import tensorflow_datasets as tfds
 
     # Without TensorFlow, tfds knows a builder only once its module is imported.

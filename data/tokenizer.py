@@ -194,7 +194,7 @@ class Tokenizer:
         return [*self.encode(text), *self.source_end]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns `encode` of every text, computed on all processors."""
+        """Returns `encode` of every text, computed on all CPUs."""
         return self._processor.encode([encodable(text) for text in texts], num_threads=cpus())
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Models that come with the code: `builtin:NAME` is the folder of such a run, with one file of parameters.
+"""Bundled models: `builtin:NAME` is the folder of such a run, with one file of parameters.
 
-Instead of checkpoints it has `model.safetensors`, in float16; all else is as in any run. It is only read:
+Instead of checkpoints it has `model.safetensors`, in float16; all else is as in any run. It is read-only:
 `infer.convert --to=builtin` makes it.
 """
 
@@ -24,17 +24,17 @@ def run_folder(flag: str, path: str | Path) -> Path:
     """Returns the folder of a run that the flag `--FLAG` names, for reading; it need not exist.
 
     Raises:
-      UserError: no model with this name comes with the code, or as `vaswani.files.folder`.
+      UserError: no model with this name is bundled, or as `vaswani.files.folder`.
     """
     if not str(path).startswith(BUILTIN):
         return folder(flag, path)
     if str(path) not in names():
-        raise UserError(f"--{flag}={path}: no such model comes with the code; there is {', '.join(names())}")
+        raise UserError(f"--{flag}={path}: no such model is bundled; there is {', '.join(names())}")
     return FOLDER / str(path).removeprefix(BUILTIN)
 
 
 def is_builtin(workdir: Path) -> bool:
-    """Returns whether this is the folder of a model that comes with the code."""
+    """Returns whether this is the folder of a bundled model."""
     return workdir.parent == FOLDER
 
 

@@ -67,7 +67,7 @@ def open_folder(cfg: ConfigDict, workdir: Path) -> Iterator[None]:
 
 
 def _remove_unstarted(workdir: Path, made: list[Path]) -> None:
-    """Removes what a start leaves that failed before training, and those of the folders `made` that are then empty."""
+    """Removes the files of a start that failed before training, and the empty ones among the folders `made`."""
     for name in ("config.json", "tokenizer.model", LOCK):
         (workdir / name).unlink(missing_ok=True)
     for folder in (workdir / "checkpoints", *made):
@@ -177,7 +177,7 @@ def git() -> dict[str, Any] | None:
         return done.stdout.strip()
 
     try:
-        # A repository around an installed copy, such as that of the project whose .venv it is in, has another commit.
+        # A repository around an installed copy, such as the project whose .venv it is in, has another commit.
         output("ls-files", "--error-unmatch", "run/folder.py")
         commit = output("rev-parse", "HEAD")
         status = output("status", "--porcelain")

@@ -121,7 +121,7 @@ class Signals:
             return None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self._alone:
+        if not self._single:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         self.received = self.received or signal.Signals(number)

@@ -80,7 +80,7 @@ def softmax_cross_entropy(
 
     With a chunk of 0 all positions are one chunk. Only `loss_sum` has a gradient, with respect to `x_btd` and
     `softmax_vd`; it is computed together with the value, chunk by chunk, so nothing is computed twice. The logits and
-    their gradient are float32; the gradient is rounded to x's dtype for the two products that it enters, which would
+    their gradient are float32; the gradient is rounded to x's dtype for the two matmuls that it enters, which would
     otherwise be slow ones in float32.
     """
     loss_sum, nll_sum = _sums(eps_ls, chunk, x_btd, softmax_vd, target_bt, weights_bt)
@@ -179,7 +179,7 @@ _sums.defvjp(_sums_and_gradient, _backward)
 
 
 def _prepare(softmax_vd: Array, dtype: Any, division: "_Division") -> tuple[Array, Array]:
-    """Returns the softmax matrix E as the products take it, and sum_v E_v: both once, not in every chunk."""
+    """Returns the softmax matrix E as the matmuls take it, and sum_v E_v: both once, not in every chunk."""
     table_vd = division.constrain(softmax_vd.astype(dtype), P("tensor", None))  # gathered along d_model
     return table_vd, jnp.sum(table_vd, axis=0, dtype=jnp.float32)
 

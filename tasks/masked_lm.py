@@ -1,4 +1,4 @@
-"""Masked language modelling: predicts the tokens hidden from a text, from what is on both sides of them."""
+"""Masked language modelling: predicts the masked tokens of a text from the tokens on both sides."""
 
 from functools import partial
 
@@ -15,9 +15,9 @@ from vaswani.tasks.task import Evaluation, Example, Objective, Task
 
 
 def make_example(batch: Batch) -> Example:
-    """Has the hidden tokens predicted from the corrupted text."""
-    is_hidden_bt = jnp.asarray(batch.labels_bt != PAD, jnp.float32)
-    return Example((batch.source,), jnp.asarray(batch.labels_bt), is_hidden_bt)
+    """Returns the inputs, labels and weights: only masked tokens count."""
+    is_masked_bt = jnp.asarray(batch.labels_bt != PAD, jnp.float32)
+    return Example((batch.source,), jnp.asarray(batch.labels_bt), is_masked_bt)
 
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:

@@ -38,10 +38,10 @@ def unchanged(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: i
 
 
 def masked(cfg: ConfigDict, prepared: Prepared, tokenizer: Tokenizer, seed: int) -> Corrupted:
-    """Returns the texts with subwords hidden.
+    """Returns the texts with subwords masked.
 
     Raises:
-      UserError: there are none to hide, or texts of this config cannot be corrupted (`data.corrupt.corruption`).
+      UserError: there are none to mask, or texts of this config cannot be corrupted (`data.corrupt.corruption`).
     """
     return _corrupted("masked_lm", cfg, prepared, tokenizer, seed)
 
@@ -184,7 +184,7 @@ def _note_longest(cfg_data: ConfigDict, valid: Records) -> None:
 
 
 def hidden_signatures(task: str, cfg: ConfigDict, tokenizer: Tokenizer, count: int) -> dict[str, str]:
-    """Returns the signature of the perplexity of hidden subwords, with their share and their spans if not the usual."""
+    """Returns the signature of masked subwords' perplexity, with their share and mean span if these are not usual."""
     signature = f"unit:hidden subword|vocabulary:{tokenizer.vocab_size}|task:{task}"
     usual = default().data
     if cfg.data.mask_rate != usual.mask_rate:

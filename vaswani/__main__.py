@@ -1,6 +1,6 @@
 """Runs a command of this project: `vaswani train --config=..` is `python -m train --config=..` from any folder.
 
-A configuration that comes with the code is named as in a clone, --config=configs/quickstart.py, if there is no such
+A bundled configuration is named as in a clone, --config=configs/quickstart.py, if there is no such
 file in the current folder.
 """
 

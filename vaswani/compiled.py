@@ -1,16 +1,17 @@
-"""Keeps compiled programs between commands, in the user's cache folder, by the settings of jax's compilation cache.
+"""Sets up jax's compilation cache, in the user's cache folder: compiled functions are kept between commands.
 
-jax reads the settings from the environment, so nothing here imports it. What jax leaves open is done here:
+jax reads the settings from the environment, so nothing here imports it. jax leaves a few things to do:
 
-- Loading a program is running a file, so the folder must belong to the user, and nobody else may write to it.
-- A changed byte in a program can change what it computes, or crash it, and XLA does not notice. jax compresses programs
-  with zlib, which has a checksum; zstandard has none as jax uses it, and jax prefers it where it is installed. There
-  nothing is kept.
-- jax's key of a program has the processor and the versions, but not the number of threads, on which code depends.
-- jax writes in place: a process that is killed, or a full disk, leaves part of a program, which jax would warn of and
-  compile again in every process to come. It is deleted.
-- jaxlib 0.10 dies when it loads a large program (`vaswani.object_files`), wherever the user may have it kept.
-- jax's own limit of size needs a lock that can be written, and on jax 0.10 fails for good after a killed process.
+- Loading a compiled function runs code from a file, so the folder must belong to the user, and nobody else may write
+  to it.
+- A changed byte in a compiled function can change its results, or crash it, and XLA does not notice. jax compresses
+  the files with zlib, which has a checksum; zstandard has none as jax uses it, and jax prefers it where it is
+  installed. There the cache is off.
+- jax's cache key includes the CPU and the versions, but not the number of threads, on which the code depends.
+- jax writes in place: a process that is killed, or a full disk, leaves a partial file. jax would warn of it and
+  recompile in every later process. It is deleted.
+- jaxlib 0.10 dies when it loads a large executable (`vaswani.object_files`), wherever the user may cache it.
+- jax's own size limit needs a lock that can be written, and on jax 0.10 fails for good after a killed process.
 """
 
 import os
@@ -32,7 +33,7 @@ from vaswani.machine import cpus
 
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
 ENABLED = "JAX_ENABLE_COMPILATION_CACHE"
-MAX_BYTES = 512 << 20  # of all programs
+MAX_BYTES = 512 << 20  # of the whole cache
 _DAY = 24 * 3600.0
 _SETTINGS: dict[str, Any] = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,  # most of ours compile in less than jax's default of a second
@@ -42,11 +43,11 @@ _FAILED = "Error (?:reading|writing) persistent compilation cache entry for '(.*
 
 
 def keep() -> None:
-    """Has jax keep the programs of this process, and of those that it starts, and load what was kept.
+    """Turns on jax's compilation cache in this process, and in those that it starts.
 
-    To be called before anything is compiled. Chooses no folder if the environment, or a program in jax's config, has
-    chosen JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not
-    notice a damaged file.
+    To be called before anything is compiled. Chooses no folder if the environment or the caller, in jax's config, has
+    set JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE, if no folder can be used, or if jax would not notice
+    a damaged file.
     """
     object_files.guard()
     root = _root()
@@ -56,7 +57,7 @@ def keep() -> None:
         return
     if _has_no_checksum() or not is_private(root):
         return
-    os.environ.pop(DIRECTORY, None)  # of the process that has started this one, perhaps for other processors
+    os.environ.pop(DIRECTORY, None)  # of the parent process, perhaps for other CPUs
     folder = root / f"{cpus()}-threads"
     _set({DIRECTORY.lower(): str(folder), **_SETTINGS})
     _repair(folder)
@@ -64,12 +65,12 @@ def keep() -> None:
 
 
 def is_own_folder() -> bool:
-    """Returns whether `keep`, here or in a parent process, chose jax's folder of programs, and not the user."""
+    """Returns whether `keep`, here or in a parent process, chose jax's cache folder, and not the user."""
     return DIRECTORY in os.environ and Path(os.environ[DIRECTORY]).parent == _root()
 
 
 def _is_configured() -> bool:
-    """Returns whether there is a choice of where programs are kept, if any are."""
+    """Returns whether the cache is already configured, or off."""
     jax = sys.modules.get("jax")
     if jax is None:
         return DIRECTORY in os.environ
@@ -78,7 +79,7 @@ def _is_configured() -> bool:
 
 
 def _root() -> Path | None:
-    """Returns the folder of all programs, which need not exist, or None if the user has no folder for caches."""
+    """Returns the folder of our caches, which need not exist, or None if the user has no folder for caches."""
     try:
         root = Path(user_cache()).expanduser()
     except RuntimeError:
@@ -113,10 +114,10 @@ def _set(settings: dict[str, Any]) -> None:
 
 @cache
 def _repair(folder: Path) -> None:
-    """Deletes programs that are damaged or too large when jax comes across them, instead of jax's paragraph for each.
+    """Deletes damaged or too large files when jax comes across them, instead of showing jax's paragraph for each.
 
-    jax then compiles the program and writes it again. What else may fail, such as writing to a folder that is
-    read-only, needs no warning either: jax has gone on without.
+    jax then compiles again and rewrites the file. Other failures, such as writing to a read-only folder, need no
+    warning either: jax has gone on without.
     """
     show = warnings.showwarning
 
@@ -143,7 +144,7 @@ def _can_be_loaded(path: Path) -> bool:
 
 
 def limit(root: Path, most: int) -> None:
-    """Deletes programs beyond `most` bytes, once a day and if it may."""
+    """Deletes the oldest cache files beyond `most` bytes, once a day and if it may."""
     with suppress(OSError):
         stamp = root / "limited"
         if stamp.exists() and abs(time.time() - stamp.stat().st_mtime) < _DAY:
@@ -153,7 +154,8 @@ def limit(root: Path, most: int) -> None:
 
 
 def delete_oldest(paths: Iterable[Path], most: int) -> None:
-    """Deletes what was used longest ago of files that have more than `most` bytes together."""
+    """Deletes the least recently used files until the rest have at most `most` bytes in total."""
+
     used: list[tuple[float, int, Path]] = []
     for path in paths:
         with suppress(OSError):  # another process has just deleted it

@@ -21,7 +21,7 @@ from typing import Any
 from vaswani.errors import UserError
 
 LARGEST = 1 << 28  # bytes of a file that is read whole: ours are far smaller
-BUILTIN = "builtin:"  # begins the name of a run that comes with the code (`run.builtin`)
+BUILTIN = "builtin:"  # begins the name of a bundled run (`run.builtin`)
 _DRAFTED = 50  # characters of a file's name in its draft's name, which must not be too long where the name is not
 
 
@@ -150,7 +150,7 @@ def local_path(path: str | Path, where: str) -> Path:
     """
     text = str(path)
     if text.startswith(BUILTIN):
-        raise UserError(f"{where}: this model comes with the code and is only read; name a folder")
+        raise UserError(f"{where}: this model is bundled and read-only; name a folder")
     if in_bucket(text):
         raise UserError(f"{where}: this must be on the machine's own disk: copy it from the bucket, or mount that")
     if re.match(r"[A-Za-z][\w+.-]+:/", text):

@@ -77,7 +77,7 @@ def test_what_it_computes_with_is_float32(run: Run) -> None:
 def test_what_would_write_into_it_is_refused_in_one_line(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stderr
-    with pytest.raises(UserError, match="only read; name a folder"):
+    with pytest.raises(UserError, match="read-only; name a folder"):
         output_folder("workdir", QUICKSTART)
 
 

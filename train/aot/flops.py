@@ -1,9 +1,8 @@
-"""Analytic FLOPs of the model, counted from its matrix products (paper, sections 3.1 to 3.4).
+"""Analytic FLOPs of the model, counted from its matmuls (paper, sections 3.1 to 3.4).
 
-The product of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are not counted: they
+The matmul of an [m,k] and a [k,n] matrix is 2 m k n operations. Norms, softmax, dropout and Adam are not counted: they
 are a few per cent at the paper's sizes, and memory-bound. Embedding lookups count as zero, and so does finding the
-relative vector of each distance. Padding counts, since it is computed, and so do the positions that a causal mask
-hides.
+relative vector of each distance. Padding counts, since it is computed, and so do causally masked positions.
 """
 
 from typing import NamedTuple
@@ -56,7 +55,7 @@ def forward_flops(config: CommonConfig, rows: int, source_length: int, target_le
 def update_flops(config: CommonConfig, rows: int, source_length: int, target_length: int) -> int:
     """Returns the FLOPs of one step, forward and backward, without rematerialisation: the basis of utilisation.
 
-    Each product y = x w becomes two of the same size in the backward pass, dx = dy w^T and dw = x^T dy.
+    Each matmul y = x w becomes two of the same size in the backward pass, dx = dy w^T and dw = x^T dy.
     """
     return 3 * sum(forward_flops(config, rows, source_length, target_length))
 
@@ -65,7 +64,7 @@ def recomputed_flops(config: ModelConfig, rows: int, source_length: int, target_
     """Returns the FLOPs that `model.remat` adds: "full" repeats every layer's forward pass, "dots" its mixing.
 
     The source's keys and values are computed outside the layers, and so stored. With pre-norm or no norm a layer's last
-    product is not recomputed, since only a sum follows it.
+    matmul is not recomputed, since only a sum follows it.
     """
     return sum(_recomputed_flops(config, rows, source_length, target_length))
 
@@ -156,5 +155,5 @@ def _attention(c: ModelConfig, queries: int, keys_each: int) -> int:
 
 
 def _feed_forward(c: ModelConfig, positions: int) -> int:
-    products = 3 if c.activation in GATED else 2
-    return products * 2 * positions * c.d_model * c.d_ff
+    matmuls = 3 if c.activation in GATED else 2
+    return matmuls * 2 * positions * c.d_model * c.d_ff

@@ -152,7 +152,7 @@ def cost_analysis(compiled: Any) -> dict[str, float]:
 
 
 def cudnn_calls(kernels: dict[str, int]) -> int:
-    """Returns how many library calls of a program are of cuDNN; by jax 0.12 a product may be one of cuBLAS."""
+    """Returns how many library calls of a program are cuDNN's; with jax 0.12 a matmul may be a cuBLAS call."""
     return sum(times for name, times in kernels.items() if name.startswith("__cudnn"))
 
 

@@ -209,7 +209,7 @@ def _count_lines(program: dict[str, Any]) -> list[str]:
     if "flops_analytic" in program:
         flops = program["flops"]
         analytic = program["flops_analytic"]
-        lines.append(f"  FLOPs       {flops:.4g}; matrix products {analytic:.4g}; ratio {flops / analytic:.3f}")
+        lines.append(f"  FLOPs       {flops:.4g}; matmuls {analytic:.4g}; ratio {flops / analytic:.3f}")
     for collective in program["collectives"]:
         kind = collective["kind"]
         megabytes = collective["bytes"] / 1e6
