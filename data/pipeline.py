@@ -215,7 +215,7 @@ def _check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDic
     # Windows are cut from a text of any length.
     if cfg_data.batching == "window":
         if not is_text:
-            raise UserError("data.batching is window; that is for texts, and data.train has pairs: take bucket or pack")
+            raise UserError("data.batching is window, for monolingual text; data.train has pairs: use bucket or pack")
         return
     key = "the largest of data.buckets"
     longest_row = cfg_data.buckets[-1]

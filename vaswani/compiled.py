@@ -155,7 +155,6 @@ def limit(root: Path, most: int) -> None:
 
 def delete_oldest(paths: Iterable[Path], most: int) -> None:
     """Deletes the least recently used files until the rest have at most `most` bytes in total."""
-
     used: list[tuple[float, int, Path]] = []
     for path in paths:
         with suppress(OSError):  # another process has just deleted it

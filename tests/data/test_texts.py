@@ -238,7 +238,7 @@ def test_a_corpus_of_the_wrong_kind_is_named(tmp_path: Path, spec: str, sides: i
 def test_pairs_are_not_cut_anywhere(tmp_path: Path) -> None:
     cfg = settings(train="grammar:valid:50", valid="grammar:valid:5", cache=str(tmp_path), vocab_size=400)
     _, train, _ = prepare_all(cfg)
-    with pytest.raises(UserError, match=r"^data\.batching is window; that is for texts, and data\.train has pairs"):
+    with pytest.raises(UserError, match=r"^data\.batching is window, for monolingual text; data\.train has pairs"):
         TrainingBatches(train, cfg, seed=0)
 
 

@@ -92,7 +92,7 @@ def test_no_record_is_kept_in_it(run: Run, capsys: pytest.CaptureFixture[str]) -
 def test_a_wrong_name_or_checkpoint_is_one_line() -> None:
     with pytest.raises(UserError, match=r"--workdir=builtin:base: no such model .* there is builtin:quickstart$"):
         open_run("builtin:base")
-    with pytest.raises(UserError, match="has one checkpoint, of step 370, and no average:5"):
+    with pytest.raises(UserError, match="has only checkpoint 370, not average:5"):
         open_run(QUICKSTART, "average:5")
     with pytest.raises(UserError, match="no such model"):
         run_folder("workdir", "builtin:../../run")

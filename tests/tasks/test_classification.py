@@ -178,7 +178,7 @@ def test_corpora_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     assert said(train="grammar:train:9:{en,mood}").endswith("PROPERTY one of tense, number, clause")
     assert "data.train is lines:grammar:train:9, but this task needs pairs" in said(train="lines:grammar:train:9")
     assert "bare.tsv, line 1: no tab" in said(train=f"tsv:{tmp_path}/bare.tsv")
-    assert "data.batching is window; that is for texts" in said(batching="window")
+    assert "data.batching is window, for monolingual text" in said(batching="window")
 
 
 @pytest.mark.parametrize(("task", "classes"), [("classification", ""), ("translation", "a,b")])

@@ -564,7 +564,7 @@ def test_rows_that_training_would_refuse_are_not_compiled(batching: str) -> None
     with pytest.raises(UserError, match=message):
         programs.batch_shapes(cfg, make_mesh(cfg.mesh))
     cfg.data.batching = "window"
-    with pytest.raises(UserError, match=r"^data\.batching is window; that is for texts"):
+    with pytest.raises(UserError, match=r"^data\.batching is window, for monolingual text"):
         programs.batch_shapes(cfg, make_mesh(cfg.mesh))
 
 
