@@ -214,7 +214,7 @@ def test_the_search_finds_what_ours_finds_in_1_000_sentences(page: str, run: Run
         {"alpha": 0.0},
         {"stopping": "full"},
         {"extra_length": 0},
-        {"beam": 2, "alpha": 4.0, "extra_length": 6},  # a later hypothesis wins: the bound is that of the limit
+        {"beam": 2, "alpha": 8.0, "extra_length": 8},  # a longer hypothesis wins, which the bound must not exclude
     ],
 )
 def test_the_search_has_our_options(page: str, run: Run, options: dict[str, Any]) -> None:
