@@ -27,7 +27,7 @@ function drawTarget(root, t) {
   const first = column(root, t === undefined ? "Where it was least sure"
     : at.pin === String(t) && looked.t === undefined ? "Pinned; Esc lets go" : `Word ${n + 1} of ${now.output.length}`);
   const title = make("h3", id === EOS ? "end of sentence" : wordOf(id), first);
-  make("span", share(p), title, "sure");
+  make("span", share(p), title, "own");
   const lens = make("p", "\u00a0", first, "key lens");
   clearTimeout(lensTimer);
   lensTimer = setTimeout(() => { lens.textContent = earlier(n); }, now.lens[n] ? 0 : 60); // not while the pointer runs over words

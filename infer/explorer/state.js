@@ -18,7 +18,7 @@ const COMPLETIONS = data.words.length ? data.words
 // What is chosen, all of it texts: the address has what differs from this. `pin` is a target word, `word` a source word;
 // `block` is opened, with its head `own` if it is self-attention; `fold` is what is unfolded in it.
 const OPENING = {
-  s: data.source, layer: String(data.config.N - 1), head: "mean", block: "", own: "mean", fold: "", part: "", query: "0",
+  s: data.source, layer: String(data.config.N - 1), head: "mean", block: "", own: "mean", fold: "", part: "", query: "2",
   pin: "", word: "", other: "", off: "", pos: "3", k: "2", tour: "", theme: "auto",
   checkpoint: String(data.checkpoints.length), grown: "",
   beam: String(data.decoding.beam), alpha: String(data.decoding.alpha),
@@ -95,7 +95,7 @@ const [SOURCE, TARGET] = data.about.languages.map((code, side) => code ? named(c
 
 const short = value => value === -Infinity ? "−∞"
   : (Math.abs(value) < 9.995 ? value.toFixed(2) : value.toFixed(1)).replace("-0.00", "0.00").replace("-", "−");
-const share = p => p > 0 && p < 0.0005 ? "< 0.1 %" : p < 0.0995 ? (100 * p).toFixed(1) + " %" : Math.round(100 * p) + " %";
+const share = p => p > 0 && p < 0.0005 ? "< 0.1\u00a0%" : `${p < 0.0995 ? (100 * p).toFixed(1) : Math.round(100 * p)}\u00a0%`;
 const exact = p => p > 0 && p < 0.0005 ? "< 0.1 %" : (100 * p).toFixed(1) + " %";
 
 /* Makes a button that does something; after the page is drawn again, the focus returns to what has the same key. */
@@ -117,11 +117,11 @@ function slider(root, name, text, [first, last, step], value = at[name]) {
   input.addEventListener("input", () => { told.textContent = input.value; go({ [name]: input.value }); });
 }
 
-/* Makes small radio buttons for one of few values, a menu for one of many. */
-function choice(root, text, values, chosen, act) {
+/* Makes small radio buttons for one of few values, or a menu. */
+function choice(root, text, values, chosen, act, isMenu = false) {
   const box = make("fieldset", undefined, root, "choice");
   make("legend", text, box);
-  if (values.length > 9) {
+  if (isMenu) {
     const select = make("select", undefined, box);
     select.setAttribute("aria-label", text);
     select.dataset.key = text;

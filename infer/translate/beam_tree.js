@@ -65,9 +65,11 @@ function beamTree(root, tree, isWhole = false) {
   frame.setAttribute("aria-label", "beam of the search");
   const shown = part("output", "\u00a0");
 
+  const isRanked = tree.steps.some(nodes => nodes.some(node => node.rank));
+
   function show() {
     button.textContent = isWhole ? "Hide what was dropped" : "Show what was dropped";
-    const { rows, leads } = beamRows(tree.steps, node => isWhole || node.state !== "pruned");
+    const { rows, leads } = beamRows(tree.steps, node => isWhole || node.state === "kept" || node.state === "finished" && (node.rank || !isRanked));
     const count = 1 + Math.max(0, ...rows.flat().filter(row => row !== undefined));
     const isDown = root.clientWidth < 600;
     const pen = document.createElement("canvas").getContext("2d");
@@ -81,12 +83,12 @@ function beamTree(root, tree, isWhole = false) {
     // Where each step begins; downwards, where each row does.
     const START = 40;
     const free = root.clientWidth - START - widths.reduce((a, b) => a + b, 0) - 16;
-    const gap = Math.max(26, Math.min(52, free / tree.steps.length));
+    const gap = Math.max(26, Math.min(52, free / (tree.steps.length + 1)));
     const lane = Math.max((root.clientWidth - 12) / count, ...isDown ? widths.map(width => width + 14) : [0]);
     const starts = [START + gap];
     for (const width of widths) starts.push(starts.at(-1) + width + gap);
     const place = (n, row) => isDown ? [4 + lane * row, 44 + 29 * n] : [starts[n], 30 + 24 * row];
-    const [width, height] = isDown ? [8 + lane * count, 50 + 29 * tree.steps.length] : [starts.at(-1), 24 + 24 * count];
+    const [width, height] = isDown ? [8 + lane * count, 50 + 29 * tree.steps.length] : [starts.at(-1) - gap + 4, 24 + 24 * count];
 
     frame.replaceChildren();
     const svg = draw("svg", frame, { width, height, viewBox: `0 0 ${width} ${height}` });
@@ -106,7 +108,7 @@ function beamTree(root, tree, isWhole = false) {
         const [px, py] = parent ? place(n - 1, rows[n - 1][node.parent]) : isDown ? [4, 15] : [0, 30];
         const curve = isDown
           ? [[px + 8, py + 6], [px + 8, y - 8], [x + 8, py + 8], [x + 8, y - 14]]
-          : [[px + (parent ? wide(parent) : 30) + 6, py], [starts[n] - gap / 2, py], [starts[n] - gap / 2, y], [x - 6, y]];
+          : [[px + (parent ? wide(parent) + 8 : 36), py], [starts[n] - gap / 2, py], [starts[n] - gap / 2, y], [x - 8, y]];
         if (!isDown && parent) curve.splice(1, 0, [starts[n] - gap, py], [starts[n] - gap, py], [starts[n] - gap, py]);
         const lead = leads[n][i];
         const state = node.state + (lead < Infinity ? " returned" : "") + (lead === 1 ? " best" : "");

@@ -143,7 +143,7 @@ function makeLabels(root, g) {
     put(stack === "encoder" ? "Encoder" : "Decoder", columns[0].x, 4, end(columns.at(-1)) - columns[0].x, "large", stack);
     for (const first of columns.filter(({ block }) => block.endsWith("self_attention"))) {
       const last = columnAt(FEED(stack, layerIn(first.block)));
-      put(`${g.gaps.length ? "" : "layer "}${layerIn(first.block) + 1}`, first.x, 22, end(last) - first.x, "");
+      put(`${last.x - first.x < 50 ? "" : "layer "}${layerIn(first.block) + 1}`, first.x, 22, end(last) - first.x, "");
     }
   }
   for (const { x, first, last } of g.gaps) put(first === last ? first + 1 : `${first + 1}–${last + 1}`, x - 8, 22, FOLDED + 6, "folded");
@@ -151,7 +151,8 @@ function makeLabels(root, g) {
   put("writes", g.words, 22, 60, "start");
   put("how sure", g.bars, 22, 60, "start");
   figure.hasRead = put("has read", columnAt("decoder/embedding").x - 67, 22, 60, "input end");
-  const texts = { embedding: "embed-\nding", self_attention: "self-\nattention", feed_forward: "feed-\nforward", softmax: "soft-\nmax" };
+  const isTight = self()[0].w < 54;
+  const texts = { embedding: "embed-\nding", self_attention: `self-\n${isTight ? "att." : "attention"}`, feed_forward: `feed-\n${isTight ? "fwd." : "forward"}`, softmax: "soft-\nmax" };
   for (const { block, x, w } of g.columns) {
     const name = block.split("/").at(-1);
     const y = g.top + g.row * rowsOf(block) + 5;
@@ -166,10 +167,11 @@ function drawPicks(g) {
   root.style.cssText = g.isNarrow ? "" : `left:${g.from}px;width:${g.to - g.from}px`;
   element("legend").style.cssText = g.isNarrow ? ""
     : `left:${g.from + 14}px;width:${g.to - g.from - 28}px;top:${g.top + g.row * Math.max(now.ids.length, now.output.length) + 5}px`;
+  const isMenu = data.config.N + data.config.h > 9; // for which the ribbons are too narrow
   redrawn(root, () => {
-    choice(root, "layer", range(data.config.N).map(n => [n, n + 1]), layerOf(), value => go({ layer: value }));
+    choice(root, "layer", range(data.config.N).map(n => [n, n + 1]), layerOf(), value => go({ layer: value }), isMenu);
     const heads = [["mean", "mean"], ...range(data.config.h).map(n => [n, n + 1])];
-    choice(root, "head", heads, headIn(CROSS(layerOf())), value => go({ head: value }));
+    choice(root, "head", heads, headIn(CROSS(layerOf())), value => go({ head: value }), isMenu);
   });
 }
 

@@ -15,33 +15,16 @@ function drawPositions(root) {
       rotated: [sin * Math.cos(angle) + cos * Math.sin(angle), cos * Math.cos(angle) - sin * Math.sin(angle)] };
   });
   step(root, `1. From position ${pos} to ${pos + k} each pair turns`, "angle = k / 10000^(2i/d)",
-    "A dot is PE(pos), a ring PE(pos + k). The first pairs turn fast, like a second hand, later ones hardly at all.");
-  const clocks = make("div", undefined, root, "clocks");
-  for (const { j, from, to, angle } of pairs) {
-    const one = make("figure", undefined, clocks);
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", "-1.2 -1.2 2.4 2.4");
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `pair ${j + 1}: turned by ${short(angle * 180 / Math.PI)} degrees`);
-    for (const [name, attributes] of [["circle", { r: 1 }], ["path", { d: `M0,0 L${from[1]},${-from[0]} M0,0 L${to[1]},${-to[0]}` }],
-      ["circle", { r: 0.14, cx: to[1], cy: -to[0], class: "to" }], ["circle", { r: 0.08, cx: from[1], cy: -from[0], class: "from" }]]) {
-      const shape = document.createElementNS(SVG, name);
-      for (const [key, value] of Object.entries(attributes)) shape.setAttribute(key, value);
-      svg.append(shape);
-    }
-    one.append(svg);
-    make("figcaption", `pair ${j + 1}`, one);
-  }
-  step(root, "2. The rotation, in numbers", "PE(pos + k) = R(k) PE(pos)",
-    "The angle depends only on k. So a matrix can find what stands k places on, wherever it is.");
+    "The first pairs turn fast, like a second hand, later ones hardly at all. The angle depends only on k: PE(pos + k) = R(k) PE(pos), "
+    + "so a matrix can find what stands k places on, wherever it is.");
   grid(root, { name: "the rotation of each pair", rows: pairs.map(({ j }) => `pair ${j + 1}`),
     columns: ["turned by", "sin here", "cos here", "rotated sin", "rotated cos", "sin at pos + k", "cos at pos + k"],
     values: pairs.map(({ angle, from, to, rotated }) => [`${short(angle * 180 / Math.PI)}°`, ...from, ...rotated, ...to]),
     text: value => typeof value === "string" ? value : short(value), heat: value => typeof value === "string" ? 0 : (value + 1) / 2 });
-  step(root, "3. How alike two positions are", "PE(pos) · PE(pos + k)", "The same for every pos.");
+  step(root, "2. How alike two positions are", "PE(pos) · PE(pos + k)", "The same for every pos.");
   const places = range(24);
   grid(root, { name: "how alike positions are", rows: ["product"], columns: places.map(n => `k = ${n}`),
     values: [places.map(n => sinusoids(pos + n, d).reduce((sum, value, i) => sum + value * here[i], 0))] });
-  step(root, "4. The picture", "PE(pos, 2i) = sin(pos / 10000^(2i/d)),  PE(pos, 2i+1) = cos of the same", "");
+  step(root, "3. The picture", "PE(pos, 2i) = sin(pos / 10000^(2i/d)),  PE(pos, 2i+1) = cos of the same", "");
   strips(root, places.map(n => `pos ${n}`), places.map(n => sinusoids(n, d)), "encoder/embedding");
 }
