@@ -25,7 +25,7 @@ function drawTarget(root, t) {
   const { p, rank, best } = now.choices[n];
   const id = now.output[n];
   const first = column(root, t === undefined ? "Where it was least sure"
-    : at.pin === String(t) && looked.t === undefined ? "Pinned; Esc lets go" : `Word ${n + 1} of ${now.output.length}`);
+    : at.pin === String(t) ? "Pinned; Esc lets go" : `Word ${n + 1} of ${now.output.length}`);
   const title = make("h3", id === EOS ? "end of sentence" : wordOf(id), first);
   make("span", share(p), title, "own");
   const lens = make("p", "\u00a0", first, "key lens");

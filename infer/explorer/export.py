@@ -150,7 +150,7 @@ def largest_difference(model_run: Run, params: Any, sources: Sequence[str]) -> f
 
 
 def _tensors(params: Any, bits: int) -> dict[str, dict[str, Any]]:
-    """Returns the arrays as engine.js reads them: vectors in float32, matrices in float16 or as `quantised` has them."""
+    """Returns the arrays as engine.js reads them: vectors in float32, matrices in float16 or as of `quantised`."""
     stored = {}
     for name, leaf in flatten_dict(params, sep="/").items():
         array = np.asarray(leaf, "<f4")
@@ -221,7 +221,7 @@ def measured_roles(model_run: Run) -> dict[str, Any] | None:
 def as_json(
     model_run: Run, checkpoints: Sequence[int] = (), source: str = "", examples: Path | None = None
 ) -> dict[str, Any]:
-    """Returns what the page reads; `examples` is a file for `about`. Raises as `check`, `tokenizer_data` and `about`."""
+    """Returns the page's data; `examples` is a file for `about`. Raises as `check`, `tokenizer_data` and `about`."""
     check(model_run)
     config: ModelConfig = model_run.model_config
     decode = model_run.config.decode

@@ -143,7 +143,7 @@ function draw() {
   drawTour();
   tellSwitches();
   document.body.classList.toggle("old", !now);
-  element("picture").hidden = element("card").hidden = element("beam").hidden = !now;
+  for (const name of ["picture", "card", "tour", "beam", "footer"]) element(name).hidden = !now;
   if (now) {
     const layout = [now, element("figure").clientWidth, slim.matches, data.config.N > 2 ? layerOf() : 0, at.block && at.own].join();
     const attention = [layerOf(), at.head].join();

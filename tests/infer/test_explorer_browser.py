@@ -54,9 +54,7 @@ def browser(opened_browser: Browser) -> Iterator[Browser]:
 
 
 def sized(browser: Browser, width: int, height: int = 900) -> None:
-    browser.ask(
-        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-    )
+    browser.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
 
 def media(browser: Browser, **features: str) -> None:
@@ -219,11 +217,13 @@ def test_the_keyboard_alone_goes_through_all_of_it(browser: Browser, file: Path)
     stops = []
     for _ in range(60):
         press(browser, "Tab")
-        stops.append(browser.value(f"{at} || document.activeElement.tagName"))
+        stops.append(browser.value(f"({at}) || document.activeElement.tagName"))
         if stops[-1] == "BODY":
             break
     blocks = browser.value(BLOCKS)
-    assert {"Colours auto", "Two verbs for “put”", "source", "play", "layer 1", "head mean", "s0", "t0", "next"} <= set(stops)
+    assert {"Colours auto", "Two verbs for “put”", "source", "play", "layer 1", "head mean", "s0", "t0", "next"} <= set(
+        stops
+    )
     assert {f"block {block}" for block in blocks} <= set(stops) and len(blocks) == 13
     assert {"beam", "alpha", "grown"} <= set(stops)
 
@@ -278,18 +278,18 @@ def test_all_of_it_fits_a_telephone(browser: Browser, file: Path) -> None:
     sized(browser, 390)
     opened(browser, file, tour=4)
     wide = "document.documentElement.scrollWidth"
-    assert browser.value(wide) == 390
+    assert browser.value(wide) <= 390
     assert browser.value("document.querySelectorAll('#figure .block').length") == 0
     names = browser.value("[...document.querySelectorAll('#map button')].map(one => one.dataset.key.slice(4))")
     assert len(names) == 13
     for name in names:
         click(browser, f"map {name}")
         assert browser.value("document.querySelector('#panel h2')") is not None
-        assert browser.value(wide) == 390, name
+        assert browser.value(wide) <= 390, name
     opened(browser, file, s=LONG, word=2)
-    assert browser.value(wide) == 390
+    assert browser.value(wide) <= 390
     sized(browser, 320)
-    assert browser.value(wide) == 320
+    assert browser.value(wide) <= 320
 
 
 def test_nothing_moves_while_a_sentence_is_translated(browser: Browser, file: Path) -> None:
@@ -465,7 +465,9 @@ def test_the_logit_lens_ends_in_the_prediction(browser: Browser, file: Path) -> 
     opened(browser, file, block="decoder/layer_0/feed_forward", fold="lens")
     last = browser.value("[...document.querySelector('.grid').tBodies[0].rows].at(-1).textContent")
     assert all(word in last for word in ("Der", "müde", "Arzt", "gelegt"))
-    browser.wait_for("document.querySelector('#card .lens').textContent.startsWith('Layer 1 alone would say “gewartet”')")
+    browser.wait_for(
+        "document.querySelector('#card .lens').textContent.startsWith('Layer 1 alone would say “gewartet”')"
+    )
 
 
 # The model changed
@@ -525,16 +527,21 @@ def test_the_beam_grows_and_follows_its_sliders(browser: Browser, file: Path) ->
     whole = browser.value(columns)
     assert whole > 10 and browser.value("document.querySelectorAll('.beam g.best').length") == 12
     assert browser.value("document.querySelector('.ends p').textContent.trim()") == browser.value(TRANSLATION)
-    scores = [float(one.split("score ")[1].replace("−", "-")) for one in browser.value(
-        "[...document.querySelectorAll('.ends li')].map(one => one.textContent)")]
+    scores = [
+        float(one.split("score ")[1].replace("−", "-"))
+        for one in browser.value("[...document.querySelectorAll('.ends li')].map(one => one.textContent)")
+    ]
     assert len(scores) == 4 and scores == sorted(scores, reverse=True), "the best first"
     shown = browser.value(nodes)
     browser.value("document.querySelector('#beam .link').click()")
     assert browser.value(nodes) > shown, "what was dropped"
     slide(browser, "grown", 3)
     assert browser.value(columns) == 3 and browser.value("document.querySelectorAll('.beam .returned').length") == 0
-    done(browser, f"document.querySelector('{key('beam')}').value = 1;"
-         f"document.querySelector('{key('beam')}').dispatchEvent(new Event('input'))")
+    done(
+        browser,
+        f"document.querySelector('{key('beam')}').value = 1;"
+        f"document.querySelector('{key('beam')}').dispatchEvent(new Event('input'))",
+    )
     assert browser.value(nodes) == 3, "greedy"
     assert browser.value("location.hash").endswith("grown=3&beam=1")
 
@@ -591,7 +598,9 @@ def test_a_screen_reader_finds_names_and_headers(browser: Browser, file: Path) -
 
 def test_a_browser_that_lacks_something_says_so_in_one_line(browser: Browser, file: Path) -> None:
     line = "getComputedStyle(document.getElementById('needs'))"
-    visible = "[...document.querySelectorAll('body *')].filter(one => one.checkVisibility({ visibilityProperty: true }))"
+    visible = (
+        "[...document.querySelectorAll('body *')].filter(one => one.checkVisibility({ visibilityProperty: true }))"
+    )
     opened(browser, file)
     assert browser.value(f"{line}.display") == "none"
     old = browser.ask("Page.addScriptToEvaluateOnNewDocument", source="delete window.ResizeObserver")
@@ -644,5 +653,3 @@ def test_a_translators_bleu_has_its_sentences_and_signature(browser: Browser, tm
     assert "rounded to 8 bits a number: in the translations of the 1 examples no log-probability differs" in text(
         browser, "footer"
     )
-
-
