@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vaswani.checked_json import read_json
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError
-from vaswani.infer.demo.training import EXAMPLES, examples, open_local
+from vaswani.infer.demo.training import EXAMPLES, MOST, examples, open_local
 from vaswani.infer.runs import Run
 from vaswani.run.parameters import params_sha256
 
@@ -55,10 +56,14 @@ def _told(model_run: Run, path: Path | None) -> dict[str, Any]:
 
 
 def _corpus(spec: str) -> tuple[str, str, int]:
-    """Returns the languages and the number of pairs of a corpus; "", "" and 0 if it is not on this machine."""
+    """Returns the languages and the number of pairs of a corpus; "" and 0 for what cannot be told on this machine."""
     try:
         corpus = open_local(spec)
-        return corpus.source_language, corpus.target_language, corpus.size() or 0
+        count = corpus.size()
+        if count is None:
+            counted = sum(1 for _ in islice(corpus.pairs(), MOST + 1))
+            count = counted if counted <= MOST else 0
+        return corpus.source_language, corpus.target_language, count
     except UserError:
         return "", "", 0
 

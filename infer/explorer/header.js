@@ -33,7 +33,7 @@ function tellModel() {
   plain(".");
   const exactly = "Matrices are stored with 16 bits a number, which are exactly the run’s.";
   const close = `Matrices are rounded to ${bits} bits a number`
-    + (examples.length ? `: in the translations of the ${examples.length} examples no log-probability differs from the run’s by more than ${difference.toFixed(4)}.` : ".");
+    + (examples.length ? `: in the translations of the ${examples.length} examples no log-probability differs from the run’s by more than ${Number(difference.toPrecision(2))}.` : ".");
   const smoothed = smoothing ? ` Even a sure word has some ${Math.round(100 * (1 - smoothing))} %: trained with label smoothing of ${smoothing}, the model was taught to keep the rest back.` : "";
   element("footer").textContent = `Everything on this page is computed in it, with the parameters of step ${model.step}. ${difference === 0 && bits === 16 ? exactly : close}${smoothed}`;
 }
@@ -72,8 +72,8 @@ function tellWords(text) {
   const split = words.filter(one => model.tokenizer.encode(one).length > 1);
   const unknown = data.words.length ? words.filter(one => !KNOWN.has(one.toLowerCase())) : [];
   const listed = (told, list) => list.length ? `${told}: ${[...new Set(list)].join(", ")}. ` : "";
-  make("span", listed("Not in the sentences that it has learnt from, so expect nonsense", unknown)
-    + listed("No piece of the vocabulary, so it is split", split), root);
+  make("span", listed("Not in the training sentences, so expect nonsense", unknown)
+    + listed("Not in the vocabulary as one piece, so it is split", split), root);
 }
 
 /* Lets the reader choose the colours; the address has the choice. */

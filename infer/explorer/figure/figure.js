@@ -143,7 +143,7 @@ function makeLabels(root, g) {
     put(stack === "encoder" ? "Encoder" : "Decoder", columns[0].x, 4, end(columns.at(-1)) - columns[0].x, "large", stack);
     for (const first of columns.filter(({ block }) => block.endsWith("self_attention"))) {
       const last = columnAt(FEED(stack, layerIn(first.block)));
-      put(`${last.x - first.x < 50 ? "" : "layer "}${layerIn(first.block) + 1}`, first.x, 22, end(last) - first.x, "");
+      put(`layer ${layerIn(first.block) + 1}`, first.x, 22, end(last) - first.x, "");
     }
   }
   for (const { x, first, last } of g.gaps) put(first === last ? first + 1 : `${first + 1}–${last + 1}`, x - 8, 22, FOLDED + 6, "folded");
