@@ -232,15 +232,18 @@ def as_json(
         others.append({"step": step, "tensors": _tensors(params, bits)})
     told = about(model_run, examples)
     sources = [example["source"] for example in told["examples"]]
+    words = corpus_words(model_run.config.data.train)
+    has_all = "rich:" not in model_run.config.data.train
     return {
         "source": source or next(iter(sources), ""),
         "about": told
         | {
             "parameters": count_parameters(model_run.params),
+            "words": len(words) if has_all else 0,
             "bits": bits,
             "difference": largest_difference(model_run, rounded(model_run.params, bits), sources),
         },
-        "words": corpus_words(model_run.config.data.train),
+        "words": words,
         "titles": TITLES,
         "step": model_run.step,
         "measured": measured_roles(model_run),

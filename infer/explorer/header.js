@@ -5,7 +5,7 @@ const KNOWN = new Set(data.words.map(word => word.toLowerCase()));
 /* Says in a sentence what the model is, what it was trained on, and how good it is: all of it from the run's records. */
 function tellModel() {
   const root = element("about");
-  const { parameters, pairs, corpus, languages, score, bits, difference, smoothing, examples } = data.about;
+  const { parameters, pairs, corpus, words, languages, score, bits, difference, smoothing, examples } = data.about;
   const strong = text => make("b", text, root);
   const plain = text => root.append(text);
   plain("The model of ");
@@ -16,7 +16,7 @@ function tellModel() {
   const isGrammar = data.words.length > 0;
   plain(", trained on ");
   strong(`${count}${isGrammar || !languages[0] ? "" : `${SOURCE}–${TARGET} `}sentence pairs`);
-  if (isGrammar) plain(` that a small ${SOURCE}–${TARGET} grammar of ${data.words.length} words made`);
+  if (isGrammar) plain(` that a small ${SOURCE}–${TARGET} grammar${words ? ` of ${words} words` : ""} made`);
   else if (corpus) plain(` of ${corpus}`);
   if (score) {
     const sentences = score.sentences.toLocaleString("en");
@@ -69,8 +69,8 @@ function tellWords(text) {
     }, `complete ${one}`, "link");
   }
   const words = model.tokenizer.normalise(text).split(/[\s,.?!;:]+/).filter(Boolean);
-  const split = words.filter(one => model.tokenizer.encode(one).length > 1);
   const unknown = data.words.length ? words.filter(one => !KNOWN.has(one.toLowerCase())) : [];
+  const split = words.filter(one => !unknown.includes(one) && model.tokenizer.encode(one).length > 1);
   const listed = (told, list) => list.length ? `${told}: ${[...new Set(list)].join(", ")}. ` : "";
   make("span", listed("Not in the training sentences, so expect nonsense", unknown)
     + listed("Not in the vocabulary as one piece, so it is split", split), root);

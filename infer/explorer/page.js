@@ -167,7 +167,13 @@ function refreshAttention() {
 element("source").addEventListener("input", () => go({ s: element("source").value.replace(/\n/g, " "), pin: "", word: "", other: "" }));
 element("source").addEventListener("keydown", event => { if (event.key === "Enter") event.preventDefault(); });
 element("play").addEventListener("click", play);
-addEventListener("popstate", () => { stop(); read(); translateSentence(); });
+addEventListener("popstate", () => {
+  const before = computed();
+  stop();
+  read();
+  if (computed() !== before) translateSentence();
+  else draw();
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { shown = {}; draw(); });
 new ResizeObserver(() => { if (now && figure && figure.g.width !== element("figure").clientWidth) draw(); }).observe(element("figure"));
 

@@ -83,7 +83,7 @@ function beamTree(root, tree, isWhole = false) {
     // Where each step begins; downwards, where each row does.
     const START = 40;
     const free = root.clientWidth - START - widths.reduce((a, b) => a + b, 0) - 16;
-    const gap = Math.max(26, Math.min(52, free / (tree.steps.length + 1)));
+    const gap = Math.max(30, Math.min(52, free / (tree.steps.length + 1)));
     const lane = Math.max((root.clientWidth - 12) / count, ...isDown ? widths.map(width => width + 14) : [0]);
     const starts = [START + gap];
     for (const width of widths) starts.push(starts.at(-1) + width + gap);
@@ -109,7 +109,7 @@ function beamTree(root, tree, isWhole = false) {
         const curve = isDown
           ? [[px + 8, py + 6], [px + 8, y - 8], [x + 8, py + 8], [x + 8, y - 14]]
           : [[px + (parent ? wide(parent) + 8 : 36), py], [starts[n] - gap / 2, py], [starts[n] - gap / 2, y], [x - 8, y]];
-        if (!isDown && parent) curve.splice(1, 0, [starts[n] - gap, py], [starts[n] - gap, py], [starts[n] - gap, py]);
+        if (!isDown && parent) curve.splice(1, 0, ...Array(3).fill([starts[n] - gap + 8, py])); // straight to the end of its column
         const lead = leads[n][i];
         const state = node.state + (lead < Infinity ? " returned" : "") + (lead === 1 ? " best" : "");
         const line = draw("path", lines, { class: state, d: `M${curve[0]}C${curve.slice(1).join(" ")}` });

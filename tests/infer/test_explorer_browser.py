@@ -325,7 +325,7 @@ def test_words_are_completed_and_unknown_ones_named(browser: Browser, file: Path
     assert browser.value("element('source').value") == "The old doctor"
     typed(browser, "The zebra sleeps.")
     told = text(browser, "#notes span")
-    assert "split: zebra." in told and "nonsense: zebra." in told and "sleeps" not in told
+    assert told == "Not in the training sentences, so expect nonsense: zebra. "
     typed(browser, SOURCE)
     assert text(browser, "#notes span") == ""
 
@@ -355,7 +355,7 @@ def test_six_layers_fold_to_the_first_the_chosen_and_the_last(browser: Browser, 
     assert browser.value(folded) == ["2", "4–5"] * 2
     browser.value("go({ layer: '4' })")
     assert browser.value(layers) == [0, 4, 5]
-    assert browser.value("figure.g.to - figure.g.from") >= 250
+    assert browser.value("figure.g.to - figure.g.from") >= 220
     assert browser.value("document.querySelector('#examples').children.length") == 0
     assert text(browser, "#about").endswith("trained on sentence pairs."), "no record, no corpus"
 

@@ -167,7 +167,7 @@ function drawPicks(g) {
   root.style.cssText = g.isNarrow ? "" : `left:${g.from}px;width:${g.to - g.from}px`;
   element("legend").style.cssText = g.isNarrow ? ""
     : `left:${g.from + 14}px;width:${g.to - g.from - 28}px;top:${g.top + g.row * Math.max(now.ids.length, now.output.length) + 5}px`;
-  const isMenu = data.config.N + data.config.h > 9; // for which the ribbons are too narrow
+  const isMenu = g.to - g.from < 24 * (data.config.N + data.config.h) + 120; // too narrow for buttons
   redrawn(root, () => {
     choice(root, "layer", range(data.config.N).map(n => [n, n + 1]), layerOf(), value => go({ layer: value }), isMenu);
     const heads = [["mean", "mean"], ...range(data.config.h).map(n => [n, n + 1])];

@@ -51,8 +51,9 @@ function geometry() {
   // All layers if the ribbons have room; else the first, the chosen and the last; narrow columns before fewer.
   const { N } = data.config;
   const some = [...new Set([0, layerOf(), N - 1])];
-  const tried = [[range(N), 54], [range(N), 38], [some.sort((a, b) => a - b), 54], [some, 38], [[...new Set([layerOf(), N - 1])], 34]];
-  for (const [layers, self] of tried) {
+  some.sort((a, b) => a - b);
+  const tried = [[range(N), 54, 300], [range(N), 38, 220], [some, 54, 250], [some, 38, 220], [some.slice(-2), 34, 0]];
+  for (const [layers, self, least] of tried) {
     const left = columnsOf("encoder", layers, self, g.sourceEnd + 10);
     const span = columnsOf("decoder", layers, self, 0).end;
     const right = columnsOf("decoder", layers, self, g.words - 10 - EMBEDDING - 14 - span);
@@ -61,7 +62,8 @@ function geometry() {
     g.to = right.columns[0].x - 8 - inputs;
     g.columns = [...left.columns, ...right.columns, { block: "softmax", x: g.softmax, w: EMBEDDING }];
     g.gaps = [...left.gaps.map(gap => ({ ...gap, stack: "encoder" })), ...right.gaps.map(gap => ({ ...gap, stack: "decoder" }))];
-    if (g.to - g.from >= 250) break;
+    if (g.to - g.from >= least) break;
   }
+  if (g.to - g.from < 300) g.height += 14; // the legend has a line more
   return g;
 }
