@@ -8,7 +8,14 @@ const SWITCHES = {
 };
 let unchanged = {}; // the last sentence, and how the model translates it with nothing changed
 
-const switched = () => at.off.split(",").filter(Boolean);
+/* Returns the switches that are on; what else an address names is none. */
+function switched() {
+  const blocks = [...blocksOf("encoder"), ...blocksOf("decoder")];
+  return at.off.split(",").filter(name => {
+    const [what, block, h] = name.split(":");
+    return Object.hasOwn(SWITCHES, name) || ["out", "only"].includes(what) && blocks.includes(block) && isAttention(block) && h < data.config.h;
+  });
+}
 const isOff = name => switched().includes(name);
 
 /* Returns the switch of a head, which names what it does with which: "out:decoder/layer_1/cross_attention:2". */

@@ -7,7 +7,8 @@ let shown = {}; // what is drawn, so that only what has changed is drawn again
 // The address
 
 function read() {
-  Object.assign(at, OPENING, Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
+  const named = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => Object.hasOwn(OPENING, name));
+  Object.assign(at, OPENING, Object.fromEntries(named));
   if (element("source").value !== at.s) element("source").value = at.s;
 }
 

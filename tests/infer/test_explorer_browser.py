@@ -360,6 +360,22 @@ def test_six_layers_fold_to_the_first_the_chosen_and_the_last(browser: Browser, 
     assert text(browser, "#about").endswith("trained on sentence pairs."), "no record, no corpus"
 
 
+def test_an_address_may_be_wrong(browser: Browser, file: Path) -> None:
+    wrong = {
+        "view": "map",
+        "off": "__proto__,out:a:b,only:softmax:0",
+        "block": "a/b",
+        "layer": "x",
+        "head": "99",
+        "pin": "-3",
+    }
+    opened(browser, file, s=SOURCE, beam="many", alpha="x", grown="y", checkpoint="7", theme="pink", tour="z", **wrong)
+    assert browser.value(TRANSLATION) == "Der Hund schläft."
+    assert browser.value("element('changed').hidden && element('panel').hidden")
+    browser.value("go({ word: '99', query: '99' })")
+    assert text(browser, "#card h3") == "Der87 %", "what is pinned comes first"
+
+
 # The blocks
 
 
