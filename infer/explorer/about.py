@@ -6,11 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vaswani.checked_json import read_json
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError
 from vaswani.infer.demo.training import EXAMPLES, MOST, examples, open_local
 from vaswani.infer.runs import Run
+from vaswani.read_json import read_json
 from vaswani.run.parameters import params_sha256
 
 ABOUT = "explorer.json"  # in a run folder: sentences to try and, if its training text is not shipped, what that was
