@@ -1,4 +1,4 @@
-"""Draws the README's picture: the explorer's beam, in a headless Chromium.
+"""Draws the README's picture: the explorer's first view, in a headless Chromium.
 
 python -m docs.picture docs/explorer.png
 
@@ -20,9 +20,8 @@ from vaswani.errors import UserError
 from vaswani.infer.explorer import export
 from vaswani.infer.runs import open_run
 
-SOURCE = "The tired doctor puts the old letters onto the table."
-WIDTH, HEIGHT = 1000, 1095
-SCALE = 1.5  # pixels of the picture for one of the page
+WIDTH, HEIGHT = 1280, 976
+SCALE = 1.25  # pixels of the picture for one of the page
 BAR = 140  # of the window is not drawn: a browser has a bar there
 FLAGS = "--headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=30000"
 FLAGS += f" --window-size={WIDTH},{HEIGHT + BAR} --force-device-scale-factor={SCALE}"
@@ -40,8 +39,8 @@ def draw(output: Path) -> None:
         raise UserError("the picture is drawn by Chromium: install chromium or google-chrome")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "explorer.html"
-        page.write_text(export.page(export.as_json(open_run("builtin:quickstart"), source=SOURCE)), encoding="utf-8")
-        address = f"{page.as_uri()}#view=beam"
+        page.write_text(export.page(export.as_json(open_run("builtin:quickstart"))), encoding="utf-8")
+        address = f"{page.as_uri()}#theme=light"
         command = [chromium, *FLAGS.split(), f"--user-data-dir={folder}/profile"]
         drawn = Path(folder) / "drawn.png"
         subprocess.run([*command, f"--screenshot={drawn}", address], check=True, capture_output=True)
@@ -50,7 +49,7 @@ def draw(output: Path) -> None:
         texts.add_text("Source", " ".join(html.unescape(NO_TEXT.sub(" ", dom.stdout)).split()), zip=True)
         with Image.open(drawn) as picture:
             page_alone = picture.convert("RGB").crop((0, 0, int(SCALE * WIDTH), int(SCALE * HEIGHT)))
-            page_alone.quantize(64, dither=Image.Dither.NONE).save(output, pnginfo=texts, optimize=True)
+            page_alone.quantize(192, dither=Image.Dither.NONE).save(output, pnginfo=texts, optimize=True)
 
 
 def main(argv: list[str]) -> None:

@@ -68,7 +68,6 @@ def explorer() -> str:
     """Returns the page in which the model that comes with the code runs."""
     # By the command, in a process of its own: what jax is loaded with would print the warnings of mkdocs' plugins.
     command = [sys.executable, "-m", "infer.explorer", "--workdir=builtin:quickstart"]
-    command.append("--source=The tired doctor puts the old letters onto the table.")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / EXPLORER
         subprocess.run([*command, f"--output={output}"], cwd=ROOT, check=True, capture_output=True)

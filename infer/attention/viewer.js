@@ -1,13 +1,4 @@
-// The viewer of attention maps, which the page of infer.attention_maps and the demo show.
-const make = (tag, text, parent, name) => {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  if (name) element.className = name;
-  parent.append(element);
-  return element;
-};
-const percent = w => w > 0 && w < 0.5 ? "< 0.1 %" : (w / 10).toFixed(1) + " %";
-
+// The viewer of attention maps, which the page of infer.attention_maps and the demo show; it needs heatmap.js.
 // What a page opens on: the mean over the heads of the last layer, by which infer.align aligns, too.
 const opening = () => ({ kind: "cross", layer: Infinity, head: "mean" });
 
@@ -34,7 +25,6 @@ function viewer(root, data, chosen, changed) {
   const large = make("div", undefined, maps);
   const scroll = make("div", undefined, large, "scroll");
   const matrix = make("table", undefined, scroll, "matrix");
-  matrix.setAttribute("role", "grid");
   matrix.setAttribute("aria-label", "attention weights, in per cent; rows are queries, columns are keys");
   const legend = make("p", undefined, large, "legend");
   make("span", "attention weight: 0 %", legend);
@@ -94,38 +84,9 @@ function viewer(root, data, chosen, changed) {
       : "This subword was given, not predicted.";
   }
   function drawMatrix() {
-    const rows = weights();
     const { queries, keys, choices } = map();
-    matrix.replaceChildren();
-    const top = make("tr", undefined, make("thead", undefined, matrix));
-    make("td", "", top);
-    if (choices) make("th", "probability", top, "probability").scope = "col";
-    for (const key of keys) {
-      const th = make("th", undefined, top);
-      Object.assign(th, { scope: "col", title: key });
-      make("span", key, th);
-    }
-    const body = make("tbody", undefined, matrix);
-    queries.forEach((query, t) => {
-      const tr = make("tr", undefined, body);
-      Object.assign(make("th", query, tr), { scope: "row", title: query });
-      const choice = choices?.[t];
-      if (choices) make("td", choice ? percent(choice.probability) : "given", tr, "probability");
-      keys.forEach((key, s) => {
-        const w = rows[t][s];
-        const cell = make("td", w < 5 ? "" : Math.round(w / 10), tr, "heat");
-        cell.setAttribute("role", "gridcell");
-        cell.setAttribute("aria-label", percent(w));
-        cell.title = `${query} → ${key}: ${percent(w)}`;
-        cell.tabIndex = -1;
-        cell.style.setProperty("--w", w / 10);
-        for (const event of ["focus", "click"]) cell.addEventListener(event, () => point(t));
-      });
-      tr.addEventListener("pointerover", () => point(t));
-    });
-    cellsOf(word())[0].tabIndex = 0; // one stop for Tab; the arrow keys reach the others
+    heatmap(matrix, { queries, keys, choices, weights: weights(), first: word(), point });
   }
-  const cellsOf = t => [...matrix.tBodies[0].rows[t]?.querySelectorAll(".heat") ?? []];
   function drawOverview() {
     const colour = getComputedStyle(document.documentElement).getPropertyValue("--heat").trim();
     const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
@@ -135,13 +96,7 @@ function viewer(root, data, chosen, changed) {
       const button = make("button", undefined, overview);
       button.type = "button";
       button.setAttribute("aria-label", "layer " + (n + 1) + ", head " + (h + 1));
-      const canvas = make("canvas", undefined, button);
-      canvas.width = one[0].length;
-      canvas.height = one.length;
-      const context = canvas.getContext("2d");
-      const image = context.createImageData(canvas.width, canvas.height);
-      one.flat().forEach((w, i) => image.data.set([...rgb, Math.round(w * 0.255)], 4 * i));
-      context.putImageData(image, 0, 0);
+      thumbnail(button, one, rgb);
       make("span", "layer " + (n + 1) + ", head " + (h + 1), button);
       button.addEventListener("click", () => {
         Object.assign(chosen, { layer: n, head: h });
@@ -168,17 +123,6 @@ function viewer(root, data, chosen, changed) {
     markOverview();
     point(word());
   }
-  matrix.addEventListener("keydown", event => {
-    const t = [...matrix.tBodies[0].rows].indexOf(event.target.parentElement);
-    const s = cellsOf(t).indexOf(event.target);
-    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [];
-    const next = s >= 0 && cellsOf(t + down)[s + right];
-    if (!next) return;
-    event.preventDefault();
-    event.target.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  });
   const dark = matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", function recolour() {
     if (!root.isConnected) {

@@ -22,7 +22,7 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+
 def languages(config: ConfigDict) -> str:
     """Returns the language pair, as "en → de"; "" if the training corpus is not here to tell it."""
     try:
-        corpus = _open(config.data.train)
+        corpus = open_local(config.data.train)
     except UserError:
         return ""
     return f"{corpus.source_language} → {corpus.target_language}"
@@ -32,7 +32,7 @@ def examples(config: ConfigDict) -> list[str]:
     """Returns up to five short sources of the test or the validation corpus, whichever is here."""
     for split in ("test", "valid"):
         try:
-            pairs = _open(config.data[split]).pairs()
+            pairs = open_local(config.data[split]).pairs()
             short = (pair[0] for pair in pairs if 0 < len(pair[0].strip()) <= SHORT)
             return list(islice(short, EXAMPLES))
         except UserError:
@@ -47,7 +47,7 @@ def training_words(config: ConfigDict) -> frozenset[str]:
       UserError: the corpus is not here, or has more than `MOST` pairs.
     """
     found: set[str] = set()
-    for number, pair in enumerate(_open(config.data.train).pairs(), start=1):
+    for number, pair in enumerate(open_local(config.data.train).pairs(), start=1):
         if number > MOST:
             raise UserError(f"the training corpus has more than {MOST:,} pairs")
         found.update(map(_folded, _WORD.findall(pair[0])))
@@ -65,7 +65,8 @@ def marked(text: str, known: frozenset[str]) -> list[tuple[str, bool]]:
     return [*parts, (text[end:], False)]
 
 
-def _open(spec: str) -> Corpus:
+def open_local(spec: str) -> Corpus:
+    """Opens a corpus; `UserError` if it is not on this machine."""
     if not spec.startswith(_LOCAL):
         raise UserError(f"the training corpus {spec!r} is not on this machine" if spec else "no corpus is named")
     return open_corpus(spec)

@@ -3,14 +3,19 @@
 python -m infer.explorer --workdir=builtin:quickstart --output=explorer.html [--source="The dog sleeps."]
 python -m infer.explorer --workdir=runs/quickstart --output=explorer.html --checkpoints=5
 
-The page has the parameters, each matrix rounded to eight bits, the subwords, and the model in JavaScript: it translates
-what is typed into it, and shows the probability of each subword, the attention behind it, and the search.
-With --checkpoints it also has N checkpoints of the training.
+The page contains the parameters, the subwords, and the model in JavaScript: it translates what is typed into it, draws
+the model with this sentence's attention and probabilities, and opens every part of it down to its numbers. Matrices are
+rounded to 16 bits, or to eight in a larger page, which then says how much that changes. --checkpoints=N adds N
+checkpoints of the training.
+
+Five sentences to try are taken from --examples, from explorer.json in the run folder, or from the run's test corpus:
+{"examples": [{"title": "A bank to swim to", "source": "The old cat swam to the bank yesterday."}]}
 
 It is for runs of task=translation with attention and sinusoidal positions, of up to ten million parameters, and with
 subwords learned here; python -m infer.demo serves a page of others.
 """
 
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -31,7 +36,8 @@ def main(options: Any) -> None:
     output = output_file("output", options.output, (".html",))
     model_run = open_run(options.workdir, options.checkpoint)
     steps = spaced(model_run, options.checkpoints) if options.checkpoints else []
-    text = page(as_json(model_run, steps, options.source))
+    examples = Path(options.examples) if options.examples else None
+    text = page(as_json(model_run, steps, options.source, examples))
     with writing(f"--output={options.output}"):
         write_text(output, text)
     print(options.output)
@@ -40,7 +46,8 @@ def main(options: Any) -> None:
 if __name__ == "__main__":
     define_run_flags()
     flags.DEFINE_string("output", None, "the page to write, FILE.html")
-    flags.DEFINE_string("source", "", "the sentence that it opens with")
+    flags.DEFINE_string("source", "", "the sentence that it opens with; default: the first example")
+    flags.DEFINE_string("examples", None, "a JSON file with sentences to try, as explorer.json in a run folder")
     flags.DEFINE_integer(
         "checkpoints", 0, "how many checkpoints of the training it has besides", lower_bound=0, upper_bound=20
     )

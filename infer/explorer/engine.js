@@ -49,15 +49,24 @@ function openModel(data, checkpoint) {
   };
 }
 
-/* Returns the numbers of a stored array: float32, or int8 with a factor for each row of its last axis. */
+/* Returns the numbers of a stored array: float32, float16, or int8 with a factor for each row of its last axis. */
 function values(stored) {
   if (stored.float32 !== undefined) return new Float32Array(bytesOf(stored.float32).buffer);
+  if (stored.float16 !== undefined) return Float32Array.from(new Uint16Array(bytesOf(stored.float16).buffer), fromHalf);
   const whole = new Int8Array(bytesOf(stored.int8).buffer);
   const factors = new Float32Array(bytesOf(stored.factors).buffer);
   const width = stored.shape.at(-1);
   const result = new Float32Array(whole.length);
   for (let i = 0; i < whole.length; i++) result[i] = whole[i] * factors[(i / width) | 0];
   return result;
+}
+
+/* Returns the number that 16 bits stand for: a sign, five bits of exponent and ten of fraction. */
+function fromHalf(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = bits >> 10 & 31;
+  const fraction = bits & 1023;
+  return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
 }
 
 // Arithmetic on rows

@@ -1,4 +1,4 @@
-"""The explorer's data: a run's config, its tokenizer, and its parameters, rounded to eight bits."""
+"""The explorer's data: a run's config, its tokenizer, and its parameters, rounded to 16 or to eight bits."""
 
 import base64
 import re
@@ -17,10 +17,14 @@ from sentencepiece import sentencepiece_model_pb2
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
+from vaswani.infer.attention.choices import translation_choices
 from vaswani.infer.attention.kinds import TITLES
 from vaswani.infer.convert.check import KNOWN_NORMS, check_holds, widths_and_switches
+from vaswani.infer.explorer.about import about
 from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.runs import Run, check_finite
+from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.translator import Translator
 from vaswani.model.config import ModelConfig
 from vaswani.read_json import read_json
 from vaswani.run.averaging import list_checkpoints, load_choice
@@ -28,6 +32,7 @@ from vaswani.run.parameters import count_parameters, params_sha256
 
 TEMPLATE = Path(__file__).with_name("page.html")
 LARGEST = 10_000_000  # parameters: a browser needs a second for a sentence, and the file has 13 MB
+SMALL = 6_000_000  # bytes of parameters in base64, up to which a number of a matrix has 16 bits
 SENTENCES = 4_000  # of the corpus, from which the page knows words: more have no other, but in the rich grammar
 _WORD = re.compile(r"[\w'-]+")
 # The fields that engine.js reads.
@@ -94,6 +99,12 @@ def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def stored_bits(model_run: Run, checkpoints: int = 0) -> int:
+    """Returns the bits that the page stores for a number of a matrix: 16 if it stays small, else 8."""
+    numbers = count_parameters(model_run.params) * (1 + checkpoints)
+    return 16 if 2 * numbers * 4 / 3 < SMALL else 8  # base64 takes four bytes for three
+
+
 def quantised(leaf: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns a matrix as whole numbers from -127 to 127, and a factor for each row of its last axis, in float32."""
     rows = leaf.reshape(-1, leaf.shape[-1])
@@ -102,25 +113,52 @@ def quantised(leaf: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return whole.astype(np.int8), factors
 
 
-def rounded(params: Any) -> Any:
-    """Returns the parameters with which the explorer computes, in float32: those of matrices have eight bits."""
-    return jax.tree.map(_rounded, params)
+def rounded(params: Any, bits: int) -> Any:
+    """Returns the parameters with which the explorer computes, in float32: a number of a matrix has so many bits."""
+    return jax.tree.map(lambda leaf: _rounded(leaf, bits), params)
 
 
-def _rounded(leaf: np.ndarray) -> np.ndarray:
+def _rounded(leaf: np.ndarray, bits: int) -> np.ndarray:
     if leaf.ndim == 1:
         return leaf
+    if bits == 16:
+        return leaf.astype(np.float16).astype(np.float32)
     whole, factors = quantised(leaf)
     return (whole.astype(np.float32) * factors[:, None]).reshape(leaf.shape)
 
 
-def _tensors(params: Any) -> dict[str, dict[str, Any]]:
-    """Returns the arrays as engine.js reads them: vectors in float32, matrices as `quantised` has them."""
+def largest_difference(model_run: Run, params: Any, sources: Sequence[str]) -> float:
+    """Returns the largest difference that other parameters make to the log-probability of a subword.
+
+    It is measured on the run's own greedy translations of `sources`; 0 where no parameter differs.
+    """
+    pairs = zip(jax.tree.leaves(params), jax.tree.leaves(model_run.params), strict=True)
+    if all(np.array_equal(ours, theirs) for ours, theirs in pairs):
+        return 0.0
+    greedy = chosen(model_run.config.decode, beam=1)
+    translator = Translator(model_run.model_config, model_run.tokenizer, greedy)
+    largest = 0.0
+    for source, translation in zip(sources, translator.translate(model_run.params, sources), strict=True):
+        target = translation.hypotheses[0].tokens
+        before, after = (
+            translation_choices(model_run.model_config, one, model_run.tokenizer, source, target)[0]
+            for one in (model_run.params, params)
+        )
+        differences = [abs(np.log(x.probability / y.probability)) for x, y in zip(before, after, strict=True)]
+        largest = max(largest, *differences)
+    return float(largest)
+
+
+def _tensors(params: Any, bits: int) -> dict[str, dict[str, Any]]:
+    """Returns the arrays as engine.js reads them: vectors in float32, matrices in float16 or as of `quantised`."""
     stored = {}
     for name, leaf in flatten_dict(params, sep="/").items():
         array = np.asarray(leaf, "<f4")
         if array.ndim == 1:
             stored[name] = {"shape": array.shape, "float32": _base64(array.tobytes())}
+            continue
+        if bits == 16:
+            stored[name] = {"shape": array.shape, "float16": _base64(array.astype("<f2").tobytes())}
             continue
         whole, factors = quantised(array)
         stored[name] = {
@@ -180,18 +218,32 @@ def measured_roles(model_run: Run) -> dict[str, Any] | None:
     return measured
 
 
-def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -> dict[str, Any]:
-    """Returns what the page reads; raises as `check` and `tokenizer_data`."""
+def as_json(
+    model_run: Run, checkpoints: Sequence[int] = (), source: str = "", examples: Path | None = None
+) -> dict[str, Any]:
+    """Returns the page's data; `examples` is a file for `about`. Raises as `check`, `tokenizer_data` and `about`."""
     check(model_run)
     config: ModelConfig = model_run.model_config
     decode = model_run.config.decode
+    bits = stored_bits(model_run, len(checkpoints))
     others = []
     for step in checkpoints:
         _, params = load_choice(model_run.workdir, str(step))
-        others.append({"step": step, "tensors": _tensors(params)})
+        others.append({"step": step, "tensors": _tensors(params, bits)})
+    told = about(model_run, examples)
+    sources = [example["source"] for example in told["examples"]]
+    words = corpus_words(model_run.config.data.train)
+    has_all = "rich:" not in model_run.config.data.train
     return {
-        "source": source,
-        "words": corpus_words(model_run.config.data.train),
+        "source": source or next(iter(sources), ""),
+        "about": told
+        | {
+            "parameters": count_parameters(model_run.params),
+            "words": len(words) if has_all else 0,
+            "bits": bits,
+            "difference": largest_difference(model_run, rounded(model_run.params, bits), sources),
+        },
+        "words": words,
         "titles": TITLES,
         "step": model_run.step,
         "measured": measured_roles(model_run),
@@ -204,7 +256,7 @@ def as_json(model_run: Run, checkpoints: Sequence[int] = (), source: str = "") -
             "length_penalty": decode.length_penalty,
         },
         "tokenizer": tokenizer_data(model_run.tokenizer),
-        "tensors": _tensors(model_run.params),
+        "tensors": _tensors(model_run.params, bits),
         "checkpoints": others,
     }
 

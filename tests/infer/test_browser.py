@@ -390,9 +390,9 @@ def test_the_demo_splits_sentences_forces_a_target_warms_up_and_is_a_link(browse
 
     del asked[:]
     browser.value("document.querySelector('details').open = true")
-    browser.wait_for("!!document.querySelector('.beam rect')")
+    browser.wait_for("!!document.querySelector('.beam g[role=img]')")
     assert asked == [("beam", "It is old!", "")]
-    assert browser.value("document.querySelectorAll('.beam rect').length") == 5
+    assert browser.value("document.querySelectorAll('.beam g[role=img]').length") == 5
 
     del asked[:]
     browser.value("by('target').value = 'Er ist alt. Ja.'; translate()")
@@ -435,7 +435,7 @@ def test_the_beam_is_drawn_with_what_was_pruned_and_returned(browser: Browser, w
     classes = browser.value(
         "[...document.querySelectorAll('.beam')[0].querySelectorAll('g[role=img]')].map(one => one.className.baseVal)"
     )
-    assert classes == ["kept returned", "kept", "pruned", "finished returned", "finished"]
+    assert classes == ["kept returned best", "kept", "pruned", "finished returned best", "finished"]
     labels = browser.value(
         "[...document.querySelectorAll('.beam')[1].querySelectorAll('title')].map(one => one.textContent)"
     )
@@ -469,7 +469,7 @@ def test_a_beam_that_failed_is_asked_for_again(browser: Browser) -> None:
     browser.wait_for("document.querySelector('details p')?.textContent == 'busy'")
     for is_open in ("false", "true"):
         browser.value(f"document.querySelector('details').open = {is_open}; new Promise(done => setTimeout(done, 50))")
-    browser.wait_for("!!document.querySelector('.beam rect')")
+    browser.wait_for("!!document.querySelector('.beam g[role=img]')")
     assert asked == ["Good", "Good"]
     assert "busy" not in browser.value("document.querySelector('details').textContent")
     server.shutdown()

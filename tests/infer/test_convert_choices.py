@@ -14,7 +14,6 @@ import pytest
 
 from tests.extras import ctranslate2 as engine  # noqa: F401 - without one of them this file is skipped
 from tests.extras import onnx as package  # noqa: F401
-from tests.extras import safetensors as codec  # noqa: F401
 
 # isort: split
 from tests.tiny import random_run

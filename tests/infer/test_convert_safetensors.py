@@ -125,7 +125,7 @@ class Options(dict):
 def test_a_wrong_source_is_one_line(source: str) -> None:
     given = {"to": None, "output": None, "checkpoint": None, "quantization": None}
     options = Options(given | {"from": SimpleNamespace(value=source)})
-    with pytest.raises(UserError, match=rf"^--from={source}: write FORMAT:PATH, with the format one of fairseq, "):
+    with pytest.raises(UserError, match=rf"^--from={source}: write FORMAT:PATH, with the format one of ctranslate2, "):
         checked.check(options)
 
 

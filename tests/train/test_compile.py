@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 
 from tests.conftest import ROOT
 from tests.extras import reason, skipped
+from vaswani import machine
 from vaswani.configs import base
 from vaswani.configs.common import default
 from vaswani.errors import UserError
