@@ -75,9 +75,7 @@ WRONG = {
     "load_run('nowhere')": "workdir=nowhere: no such folder",
     "load_run(workdir, 1.5)": "checkpoint '1.5' is not a choice; write one of latest, STEP, ",
     "load_run(workdir, 999)": "no checkpoint at step 999; there are 1, 2, 3, 4",
-    "load_run('builtin:quickstart', 5)": (
-        "builtin:quickstart has only checkpoint 370, not 5; leave checkpoint out"
-    ),
+    "load_run('builtin:quickstart', 5)": "builtin:quickstart has only checkpoint 370, not 5; leave checkpoint out",
     "load_run(workdir, batch_tokens='5')": "batch_tokens is '5'; it must be a whole number, at least 1, or None ",
     "load_run(workdir, batch_tokens=1.5)": "batch_tokens is 1.5; it must be a whole number",
     "load_run(workdir, beam=3)": "load_run() got an unexpected keyword argument 'beam'",

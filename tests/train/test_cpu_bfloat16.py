@@ -57,7 +57,7 @@ def test_avx512_needs_a_jax_whose_onednn_uses_it(
     monkeypatch.setattr(jax, "__version_info__", version)
     assert f"since this CPU has {unit};" in cpu_bfloat16.choice()
     if is_refused and text == AVX512:
-        with pytest.raises(UserError, match=r"processor \(Fake\) with jax \S+: bfloat16 is faster .* jax 0\.12 on$"):
+        with pytest.raises(UserError, match=r"CPU \(Fake\) with jax \S+: bfloat16 is faster .* jax 0\.12 on$"):
             cpu_bfloat16.compiler_options(True)
     else:
         assert cpu_bfloat16.compiler_options(True) == cpu_bfloat16.OPTIONS

@@ -195,7 +195,7 @@ def test_a_record_is_the_mean_over_tokens_and_goes_to_stderr(tmp_path: Path, cap
     with Reporter(tmp_path, lambda step: 0.1, first=1, last=9, every=2) as reporter:
         reporter.update(1, sums(loss=1), positions=20)
         reporter.update(2, sums(loss=3), positions=20)
-        with pytest.raises(NotFiniteError, match="update 3"):
+        with pytest.raises(NotFiniteError, match="step 3"):
             reporter.update(3, sums(gradient_norm=np.inf), positions=20)
     (record,) = records(tmp_path)
     assert record["loss"] == pytest.approx(2.0)

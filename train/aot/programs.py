@@ -119,7 +119,7 @@ def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
     lengths = row_lengths(cfg.data)
     # What training would refuse (`data.pipeline.TrainingBatches`) is not worth compiling.
     if cfg.data.batching == "window":
-        raise UserError("data.batching is window; that is for texts, and translation has pairs: take bucket or pack")
+        raise UserError("data.batching is window, for monolingual text; translation has pairs: use bucket or pack")
     if cfg.data.max_length > lengths[-1]:
         raise UserError(
             f"data.max_length is {cfg.data.max_length}, but the longest rows are of {lengths[-1]}: a pair of"
