@@ -19,8 +19,8 @@ from vaswani.infer.translate.options import (
     STOPPINGS,
     Decoding,
     allowed,
-    chosen,
     limits,
+    make_decoding,
 )
 from vaswani.run import connect, unchanged
 from vaswani.run.builtin import run_folder
@@ -138,9 +138,9 @@ def within_limits(*names: str) -> None:
 def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:
     """Returns the decoding options of the flags; those not given come from the run's `config.decode`.
 
-    `more` are those of `infer.translate.options.chosen` that have no flag in `define_decoding_flags`.
+    `more` are those of `infer.translate.options.make_decoding` that have no flag in `define_decoding_flags`.
     """
-    return chosen(
+    return make_decoding(
         config.decode,
         beam=options.beam,
         alpha=options.alpha,

@@ -24,7 +24,7 @@ DARK = 0.72  # on a darker ground white letters have the larger contrast, on oth
 
 
 @contextmanager
-def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
+def figure_file(path: Path, width: float, height: float) -> Iterator[Figure]:
     """Yields a figure of `width` x `height` inches and writes it to `path` when the block ends.
 
     Raises:

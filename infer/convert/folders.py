@@ -104,7 +104,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 @contextmanager
-def needed(flag: str) -> Iterator[None]:
+def requires_package(flag: str) -> Iterator[None]:
     """Turns the absence of an optional package into one line that says how to install it."""
     try:
         yield

@@ -131,7 +131,7 @@ class Decoding:
         return self.beam if self.sampling is None else self.nbest
 
 
-def chosen(
+def make_decoding(
     decode: ConfigDict,
     *,
     beam: int | None = None,

@@ -24,7 +24,7 @@ from vaswani.errors import UserError, note
 from vaswani.ids import UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
-from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
+from vaswani.infer.translate.options import NARROW_BEAM, Decoding, full_batch, make_decoding
 from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
@@ -472,6 +472,6 @@ def translate_one(model_run: Run, text: str) -> str:
 
     It is to be encoded again: words that `data.joiner` joins have their marks still.
     """
-    translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
+    translator = Translator(model_run.model_config, model_run.tokenizer, make_decoding(model_run.config.decode))
     best = translator.translate(model_run.params, [text])[0].hypotheses[0]
     return translator.tokenizer.marked(best.tokens) if translator.tokenizer.joiner else best.text

@@ -52,7 +52,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         made.append(Figure(figsize=(width, height)))
         yield made[-1]
 
-    monkeypatch.setattr(drawing, "drawn", keep)
+    monkeypatch.setattr(drawing, "figure_file", keep)
     return made
 
 
