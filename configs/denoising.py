@@ -6,8 +6,8 @@ r"""A small span denoising model, like T5, of the grammar's English and German; 
         --config.data.tokenizer=runs/denoising/tokenizer.model
 
 The comparison was redesigned before these runs: there are three pre-training runs, seeds 0 to 2, all recorded, and each
-fine-tuned run begins with that of its own seed. Pre-training is shown to help if p of a two-sided t-test over the seeds
-is below 5 %.
+fine-tuned run starts from the one with its seed. Pre-training is shown to help if p of a two-sided t-test over the
+seeds is below 5 %.
 
     for seed in 0 1 2; do
         python -m train --config=configs/denoising.py --workdir=runs/denoising-$seed --config.seed=$seed &&

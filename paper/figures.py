@@ -4,7 +4,7 @@ python -m paper.figures --workdir=runs/quickstart --output=figures [--sentence="
 
 figure3          what a verb attends to in every head of one encoder layer: does it find its particle?
 figure3_decoder  the same in the decoder, where it writes a particle long after its verb
-figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
+figure4          two heads at a pronoun: all of their attention, and only the pronoun's
 figure5          two heads of one layer that do different things
 heads            which head follows which relation (see `paper.heads`)
 alignment        encoder-decoder attention over the true word alignment
@@ -88,7 +88,7 @@ class Focus(NamedTuple):
 def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
-    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are measured on.
+    `sentence` replaces the grammar's examples; `sentences` are those that head roles are measured on.
 
     Raises:
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
@@ -196,26 +196,26 @@ def draw_word(focus: Focus, path: Path) -> None:
         for head in range(h):
             weights_ts = focus.weights_nhts[layer, head]
             drawing.connect(axes, weights_ts, drawing.colour(head), [focus.query])
-            drawing.beside(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
+            drawing.draw_weights(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
             axes.plot([], [], color=drawing.colour(head), label=f"head {head + 1}")
         figure.legend(loc="outside lower center", ncols=min(h, 4), frameon=False, fontsize=7)
         axes.set_title(f"{TITLES[focus.kind]}, layer {layer + 1}")
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
-    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from it alone."""
+    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, in full and from it only."""
     order = focus.towards_nh().argsort(axis=None)[::-1][:2]
     heads = [np.unravel_index(place, focus.weights_nhts.shape[:2]) for place in order]
     with drawing.figure_file(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
-        *full, alone = figure.subplots(1, len(heads) + 1)
+        *full, single = figure.subplots(1, len(heads) + 1)
         for shade, (axes, (layer, head)) in enumerate(zip(full, heads, strict=True)):
             _all_of(axes, focus, layer, head, drawing.colour(shade))
-        drawing.columns(alone, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
+        drawing.columns(single, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
         for shade, (layer, head) in enumerate(heads):
             weights_ts = focus.weights_nhts[layer, head]
-            drawing.connect(alone, weights_ts, drawing.colour(shade), [focus.query])
-            drawing.beside(alone, weights_ts[focus.query], 1.02 + 0.1 * shade, 0.09, drawing.colour(shade))
-        alone.set_title(f"from {focus.queries[focus.query]!r} alone", parse_math=False)
+            drawing.connect(single, weights_ts, drawing.colour(shade), [focus.query])
+            drawing.draw_weights(single, weights_ts[focus.query], 1.02 + 0.1 * shade, 0.09, drawing.colour(shade))
+        single.set_title(f"only from {focus.queries[focus.query]!r}", parse_math=False)
 
 
 def draw_two(focus: Focus, path: Path) -> None:

@@ -48,7 +48,7 @@ def tables(records: Records) -> list[Table]:
 
 
 def _row(records: Records, name: str) -> RowRuns:
-    """Returns the runs of a config or, where there are none, those of its variant for an accelerator."""
+    """Returns the runs of a config or, where there are none, the runs of its variant for an accelerator."""
     row = row_runs(records, name, "test")
     if row.scored or row.missing or name.endswith(":small"):
         return row
@@ -60,7 +60,7 @@ def _row(records: Records, name: str) -> RowRuns:
 
 
 def bleu(rows: Rows, pair: str) -> Table:
-    """Returns one language pair: the paper's systems, and ours beside its Transformers."""
+    """Returns one language pair: the paper's systems, and ours next to its Transformers."""
     head = ("model", "BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "seeds", "cost: paper", "cost: ours")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
@@ -141,7 +141,7 @@ def small(rows: Rows) -> Table:
 
 
 def counted_once(pair: str) -> list[str]:
-    """Returns a note if a pair's scaled-down models are those of Table 3, so that nobody counts them twice."""
+    """Returns a note if a pair's scaled-down models are also in Table 3, so that nobody counts them twice."""
     for size in SIZES:
         here = as_json(load(config_of(size, pair, ":small")))
         there = as_json(load(f"{TABLE3_FILE}:{size}:small"))

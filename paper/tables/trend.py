@@ -61,7 +61,7 @@ def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarra
 
 
 def differences_by_seed(values: Mapping[int, float], base: Mapping[int, float]) -> Float[np.ndarray, " seeds"]:
-    """Returns values minus those of a base, for each seed that both have, in the order of the seeds."""
+    """Returns values minus the base's, for each seed that both have, in the order of the seeds."""
     shared = sorted(values.keys() & base.keys())
     return np.array([values[seed] - base[seed] for seed in shared])
 

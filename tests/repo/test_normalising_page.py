@@ -33,7 +33,7 @@ def test_the_page_says_what_normalising_does(tmp_path: Path, normalisation: str,
 
 
 def test_a_model_that_was_trained_with_the_flags_of_the_page_can_be_read() -> None:
-    flags = re.findall(r"--(\w+)=(\w+)", PAGE.partition("sentencepiece model of your own")[2].partition("`.")[0])
+    flags = re.findall(r"--(\w+)=(\w+)", PAGE.partition("Your own sentencepiece model")[2].partition("`.")[0])
     assert len(flags) == 4
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
