@@ -49,7 +49,7 @@ def default() -> ConfigDict:
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     # Row lengths, each of which is compiled.
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)
-    cfg.data.pack_length = 256  # row length for batching="pack" and "window"
+    cfg.data.pack_length = 256  # sequence length for batching="pack" and "window"
 
     cfg.image = ConfigDict()  # for task="vision", whose corpora are images (data/images.py lists them)
     cfg.image.height = 8  # pixels
@@ -62,7 +62,7 @@ def default() -> ConfigDict:
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
-    cfg.model.N_encoder = 0  # layers in a translator's encoder, if another number than N; 0 is N
+    cfg.model.N_encoder = 0  # layers in a translation model's encoder, if another number than N; 0 is N
     cfg.model.N_decoder = 0  # and in its decoder: a shallow one is faster to search with
     cfg.model.d_model = 512  # width of embeddings, of every sub-layer's output and of the residual stream
     cfg.model.d_ff = 2048  # width of the feed-forward networks' hidden layer
@@ -115,7 +115,7 @@ def default() -> ConfigDict:
     # standard | mup: rates that are right at every width, for adam and untied embeddings (train/mup.py). As d_model
     # grows, d_ff and h do so in proportion, and N, d_k and d_v do not.
     cfg.model.parametrisation = "standard"
-    cfg.model.mup_width = 128  # the d_model at which "mup" has the rates of "standard"
+    cfg.model.mup_width = 128  # muP base width: the d_model at which "mup" has the rates of "standard"
     cfg.model.share_layers = False  # True: the layers of a stack share their parameters (Universal Transformer)
 
     cfg.loss = ConfigDict()
@@ -127,7 +127,7 @@ def default() -> ConfigDict:
     cfg.optim.name = "adam"
     cfg.optim.schedule = "paper"  # paper | cosine | inverse_sqrt | constant, described in train/optim.py
     cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the others
-    cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
+    cfg.optim.warmup_from = 0.0  # warm-up initial learning rate, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9  # decay of Adam's mean of gradients
     cfg.optim.b2 = 0.98  # decay of its mean of their squares
@@ -135,7 +135,7 @@ def default() -> ConfigDict:
     # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is only on hidden matrices.
     cfg.optim.weight_decay = 0.0
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
-    cfg.optim.ema = 0.0  # decay of a running mean of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
+    cfg.optim.ema = 0.0  # EMA decay of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory
 
     cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1 takes the remaining ones

@@ -20,7 +20,7 @@ seeds is below 5 %.
 T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), because its
 initial values differ (embeddings of variance 1, small queries). With ours, the paper's scales have the same effect.
 
-Ours:  78.2, 78.1 and 78.5 % of the hidden tokens restored, with three seeds. Fine-tuned to translate, 89.8, 88.7 and
+Ours:  78.2, 78.1 and 78.5 % of the masked tokens restored, with three seeds. Fine-tuned to translate, 89.8, 88.7 and
        90.3 sacreBLEU; from scratch 82.3, 66.9 and 80.6. The difference is 13.0 with a 95 % t interval from -6.1 to
        32.1 (p = 0.099): not shown.
 Cost:  11 to 15 minutes of pre-training and 3 to 5 of translation, on one core of a shared machine.

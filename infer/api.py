@@ -37,7 +37,7 @@ _IN_PYTHON = {
 class LoadedRun:
     """A trained model and its tokenizer; `run` has its config, parameters and step.
 
-    A batch, whose sentences are searched together, has up to `batch_tokens` source positions, padding included.
+    A batch, whose sentences are decoded together, has up to `batch_tokens` source positions, padding included.
 
     >>> model = load_run("runs/quickstart")
     >>> model.translate("The dog sleeps.")
@@ -154,7 +154,7 @@ class LoadedRun:
     ) -> dict[str, Any]:
         """Translates `sources` and returns every variant of BLEU, chrF, exact match and perplexity, with `signatures`.
 
-        All but perplexity are percentages. A string is one line. `language` is that of the references, for the
+        All but perplexity are percentages. A string is one line. `language` is the references', for the
         tokenisers; it defaults to the target language that the run's training corpus names, or else to "de".
 
         Raises:
@@ -212,7 +212,7 @@ class LoadedRun:
         return target
 
     def logit_lens(self, trace: Trace, stack: str = "decoder") -> Lens:
-        """Returns what the model would predict from the output of each layer; `stack` is "encoder" or "decoder".
+        """Returns the model's predictions from the output of each layer; `stack` is "encoder" or "decoder".
 
         Raises:
           UserError: `trace` is no result of `LoadedRun.trace`, or there is no such stack.

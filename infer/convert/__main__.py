@@ -15,7 +15,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5, BART, GPT-2 as a language model,
                        BERT as a masked one, ViT as a classifier of images; and mBART-50, M2M100 and NLLB, to translate
                        between two of their languages, --languages=eng_Latn,deu_Latn
---from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
+--from=fairseq:FILE    a checkpoint of fairseq's Transformer, next to dict.LANGUAGE.txt and bpecodes
 --from=ctranslate2:DIR a CTranslate2 encoder-decoder, its subwords given as --tokenizer=sentencepiece:FILE, or
                        sentencepiece:SOURCE,TARGET; by default a sentencepiece model in DIR, or tokens between blanks
 

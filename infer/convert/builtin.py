@@ -1,4 +1,4 @@
-"""A run as one that comes with the code (`run.builtin`): parameters in float16, config, tokenizer and its scores."""
+"""A run as a bundled one (`run.builtin`): parameters in float16, config, tokenizer and its scores."""
 
 from pathlib import Path
 

@@ -134,7 +134,7 @@ def _compiled(config: ModelConfig) -> Any:
 def check_own_layers(model_run: Run) -> None:
     """Raises a `UserError` if layers share their parameters, so that a head cannot be left out of one of them."""
     if model_run.model_config.share_layers:
-        raise UserError(f"{model_run.workdir}: its layers share their parameters, so a head cannot be ablated in only one")
+        raise UserError(f"{model_run.workdir}: its layers share parameters, so no head can be ablated in only one")
 
 
 def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> dict[str, dict[str, Any]]:
@@ -176,7 +176,7 @@ def _with_rare_alone(pair: AnnotatedPair) -> AnnotatedPair:
 def _compared(
     cases: Predicted, intact_t: np.ndarray, left_out: dict[tuple[int, ...], np.ndarray], best: tuple[int, int]
 ) -> dict[str, Any]:
-    """Returns an entry of `ablate`, for the cases of one relation, whose best head is `best`; its parts count from 0."""
+    """Returns an entry of `ablate`: for the cases of one relation, with its `best` head, which counts from 0."""
     intact_c = cases.right(intact_t)
     ablated_c = cases.right(left_out[best])
     changes = {place: float(np.mean(cases.right(right_t)) - intact_c.mean()) for place, right_t in left_out.items()}

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configs.md").read_text()
     ("normalisation", "row", "becomes"),
     [
         ("nfkc", "| `nfkc` (default) | sentencepiece's `nmt_nfkc`: Unicode's NFKC, but", "你好,世界! می شود a bb～"),
-        ("plain_nfkc", "| `plain_nfkc` | Unicode's NFKC alone |", "你好,世界! می\u200cشود a\u200fb\vb~"),
+        ("plain_nfkc", "| `plain_nfkc` | only Unicode's NFKC |", "你好,世界! می\u200cشود a\u200fb\vb~"),
         ("none", "| `none` | nothing: all characters stay |", "你好，世界！ می\u200cشود a\u200fb\vb～"),
     ],
 )
