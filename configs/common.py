@@ -166,7 +166,7 @@ def default() -> ConfigDict:
     cfg.decode.beam = 4  # hypotheses that are kept alive; 1 is greedy decoding
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
-    # "exact": until no hypothesis could still win | "full": until `beam` have ended, as in fairseq and CTranslate2
+    # "exact": until no hypothesis could still win | "full": until `beam` are finished, as in fairseq and CTranslate2
     cfg.decode.stopping = "exact"
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
     # The parameters to use: latest | STEP | best | ema | average:N | average:N@MINUTES | average-best:N
