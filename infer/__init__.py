@@ -37,8 +37,7 @@ def load_run(
     accept_changes: bool = False,
     keep_programs: bool = True,
 ) -> LoadedRun:
-    """Loads a translation model, from the checkpoint that its config names or from `checkpoint`: latest, 5000,
-    average:5.
+    """Loads a translation model from its config's checkpoint or from `checkpoint`: latest, 5000, average:5.
 
     `keep_programs` caches compiled functions for the next process, as commands do, unless jax's settings say where; see
     docs/commands.md.
