@@ -8,7 +8,7 @@ from vaswani.paper.rows import RowRuns, caveat_notes, identity, load, row_runs
 from vaswani.paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from vaswani.paper.tables.paired import compare_rows
 from vaswani.paper.tables.table3 import FILE as TABLE3_FILE
-from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, paired_differences, tested, trained
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, did_train, paired_differences, tested
 from vaswani.run.folder import as_json
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import NOT_RUN, Table, difference, mean, number, spread
@@ -109,7 +109,7 @@ def small(rows: Rows) -> Table:
     for pair in PAIRS:
         for size in SIZES:
             row = rows[size, pair, ":small"]
-            if not trained(row, rows["base", pair, ":small"]):
+            if not did_train(row, rows["base", pair, ":small"]):
                 notes.append(f"{size}, {pair}: {UNTRAINED}")
                 del step_of[pair]
                 continue
@@ -174,7 +174,7 @@ def readings(rows: Rows) -> Table:
     lines: list[tuple[str, ...]] = []
     names_of: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
-        if not row.scored or not trained(row, rows["base", pair, scale]):
+        if not row.scored or not did_train(row, rows["base", pair, scale]):
             continue
         name = f"{size}{', scaled-down model' if scale else ''}"
         values = [spread(row.values(key)) for key in shown]

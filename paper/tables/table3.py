@@ -13,7 +13,7 @@ from vaswani.paper.published import TABLE3, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
-from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, did_train, paired_differences, summary
 from vaswani.run.folder import model_config
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import Table, difference, mean, number, spread
@@ -100,7 +100,7 @@ def small(records: Records) -> Table:
     base = models["base"]
     paper_base = TABLE3["base"]
     rows: list[tuple[str, ...]] = []
-    untrained = [name for name, row in models.items() if not trained(row, base)]
+    untrained = [name for name, row in models.items() if not did_train(row, base)]
     for name, row in models.items():
         if name in untrained:
             continue
