@@ -85,7 +85,7 @@ def test_no_record_is_kept_in_it(run: Run, capsys: pytest.CaptureFixture[str]) -
     options = SimpleNamespace(checkpoint=None, output=None, json=True)
     report(options, run, {"split": "test"}, [], str)
     save(run.workdir / "evaluations" / "heads.json", {})
-    assert capsys.readouterr().err.count("only read") == 2
+    assert capsys.readouterr().err.count("read-only") == 2
     assert not (run.workdir / "evaluations").exists()
 
 
