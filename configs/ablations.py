@@ -22,7 +22,7 @@ the reason, with predictions made before they were run. Depth: if C3 fails becau
 then with pre-norm it is not worse than base with pre-norm. Size: if big fails because dropping 0.3 of 128 units hides
 too much of so small a corpus, then with base's P_drop of 0.1 it is better than base.
 
-Outcome: both predictions came true (lab/docs/tables.md; that of big by Holm in BLEU, not in perplexity). But in the
+Outcome: both predictions came true (lab/docs/tables.md; big's by Holm in BLEU, not in perplexity). But in the
 second design, lab/studies/second, big learns with the same P_drop, half the rate and twice the warm-up. So with this
 schedule it seems to start badly, not to drop too much.
 

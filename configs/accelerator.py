@@ -5,10 +5,10 @@ positions a side, and the averaged checkpoints are still 1,500 (base) or 600 (bi
 
 - Compute in bfloat16, dropout bits from a counter, logits of 8,192 positions at a time. On a GPU attention is cuDNN's,
   on a TPU the einsum of the definition, since no fused kernel has been measured there.
-- Packed rows of 256: one program to compile in place of up to 15 (half a minute to two each on a GPU), and an update
+- Packed sequences of 256: one function to compile instead of up to 15 (half a minute to two each on a GPU), and a step
   has more tokens, since fewer of its positions are padding. `python -m data.prepare`, with `:gpu` and without, prints
-  both as "epoch": of the news corpus of configs/news.py in 16,000 subwords, one row length in place of 13, and 96.2 %
-  of the target positions in place of 82.5 %.
+  both as "epoch": for the news corpus of configs/news.py in 16,000 subwords, one sequence length instead of 13, and
+  96.2 % of the target positions instead of 82.5 %.
 - A checkpoint every ten minutes, the most that a preemption costs, until the last ones, which are averaged. One every
   1,500 updates is one in 54 seconds on an H200. Validation stays where it was, at every 1,500 or 600 updates.
 

@@ -10,7 +10,7 @@ Cost:  12 hours on 8 P100 GPUs in the paper; ours not measured.
 
 `configs/base.py:en-de:gpu`, or `:tpu`, trains faster on such a device, see configs/accelerator.py.
 `configs/base.py:en-fr` is the English-French run (38.1 BLEU in the paper). `configs/base.py:en-de:small` is a
-scaled-down model on the built-in corpus, see configs/small.py; that of en-fr translates from German to English.
+scaled-down model on the built-in corpus, see configs/small.py; en-fr's translates from German to English.
 """
 
 from ml_collections import ConfigDict

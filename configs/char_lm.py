@@ -5,10 +5,10 @@
     python -m infer --workdir=runs/char_lm --split=valid
     python -m infer.generate --workdir=runs/char_lm --prompt=ROMEO: --length=300
 
-configs/char_lm.py:FILE reads a text of your own. The first nine tenths are for training.
+configs/char_lm.py:FILE reads your own text. The first nine tenths are for training.
 Ours:  no run is on record. The loss is of the whole last tenth in rows of 64, each read without the text before it.
 Cost:  3 minutes on one of the two threads of a CPU core.
-Sizes, rows and updates are those of nanoGPT's CPU preset, whose published loss is 1.88, over random rows that each have
+Sizes, rows and updates are as in nanoGPT's CPU preset, whose published loss is 1.88, over random rows that each have
 one more character of context than ours. The recipe is our own: ALiBi, a peak rate of 3e-3, no weight decay.
 """
 

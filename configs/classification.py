@@ -8,9 +8,9 @@ r"""A classifier of the grammar's English: the tense of a sentence, the number o
 
 Without --init it starts from new parameters; the difference is what pre-training contributes.
 
-The design, fixed before these runs: three masked language models, of seeds 0 to 2, each the beginning of the fine-tuned
-runs of its own seed, so that the interval covers how much pre-trainings differ. For a property pre-training counts as
-helping if a two-sided t-test over the seeds has p below 5 %, corrected for three properties by Holm's method.
+The design, fixed before these runs: three masked language models, of seeds 0 to 2, from each of which the fine-tuned
+runs of the same seed begin, so that the interval covers how much pre-trainings differ. For a property pre-training
+counts as helping if a two-sided t-test over the seeds has p below 5 %, corrected for three properties by Holm's method.
 
     for seed in 0 1 2; do
         python -m train --config=configs/masked_lm.py --workdir=runs/masked_lm-$seed --config.seed=$seed &&

@@ -21,10 +21,10 @@ def default() -> ConfigDict:
     cfg.data.test = ""  # scored only after training
     cfg.data.cache = ".cache/data"  # folder of prepared corpora, shared by runs; keyed by content, safe to delete
     cfg.data.vocab_size = 37_000  # subwords (or symbols, with four special ones) of source and target; section 5.1
-    # False: a vocabulary of `vocab_size` for the source and one for the target, and embeddings of their own; the
+    # False: separate vocabularies, each of `vocab_size`, and separate embeddings for source and target; the
     # softmax may still be tied to the target's (model.tie_embeddings).
     cfg.data.share_vocabulary = True
-    # Of words and characters: occurrences in data.train that one needs to be in the vocabulary; rarer ones are unknown.
+    # For words and characters: minimum count in data.train to be in the vocabulary; rarer ones are unknown.
     cfg.data.min_frequency = 1
 
     # Units: subwords | words (between white space, for text that is already segmented) | characters; or one for the
@@ -35,8 +35,8 @@ def default() -> ConfigDict:
     cfg.data.joiner = ""
 
     cfg.data.tokenizer = ""  # a tokenizer.model to reuse; "" makes one of data.train
-    # Of text that is cut into subwords: nfkc (sentencepiece's nmt_nfkc: full-width letters and punctuation become
-    # ASCII, some invisible characters spaces) | plain_nfkc (Unicode's NFKC alone, for Persian and others that write
+    # For text that is cut into subwords: nfkc (sentencepiece's nmt_nfkc: full-width letters and punctuation become
+    # ASCII, some invisible characters spaces) | plain_nfkc (only Unicode's NFKC, for Persian and others that write
     # U+200C) | none, for Chinese or Japanese, and wherever characters are to stay. A given data.tokenizer has its own.
     cfg.data.normalisation = "nfkc"
     cfg.data.lowercase = False  # True lower-cases both sides, as small published Multi30k systems do
@@ -49,7 +49,7 @@ def default() -> ConfigDict:
     cfg.data.batching = "bucket"  # bucket: similar lengths (section 5.1) | pack: several per row | window: of a text
     # Row lengths, each of which is compiled.
     cfg.data.buckets = (10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 64, 96, 128, 256)
-    cfg.data.pack_length = 256  # row length for batching="pack" and "window"
+    cfg.data.pack_length = 256  # sequence length for batching="pack" and "window"
 
     cfg.image = ConfigDict()  # for task="vision", whose corpora are images (data/images.py lists them)
     cfg.image.height = 8  # pixels
@@ -62,7 +62,7 @@ def default() -> ConfigDict:
 
     cfg.model = ConfigDict()
     cfg.model.N = 6  # layers, in the encoder and in the decoder each
-    cfg.model.N_encoder = 0  # layers in a translator's encoder, if another number than N; 0 is N
+    cfg.model.N_encoder = 0  # layers in a translation model's encoder, if another number than N; 0 is N
     cfg.model.N_decoder = 0  # and in its decoder: a shallow one is faster to search with
     cfg.model.d_model = 512  # width of embeddings, of every sub-layer's output and of the residual stream
     cfg.model.d_ff = 2048  # width of the feed-forward networks' hidden layer
@@ -80,8 +80,8 @@ def default() -> ConfigDict:
     cfg.model.norm = "post"
     cfg.model.norm_kind = "layer"  # layer | rms (no mean and no bias, as in T5)
     cfg.model.norm_epsilon = 1e-6  # added to the variance in layer norm; tensor2tensor's; the paper gives none
-    cfg.model.residual = True  # False: f(x) in place of x + f(x), no residual connections
-    cfg.model.norm_embeddings = False  # True: a layer norm of a translator's embeddings, as in BART
+    cfg.model.residual = True  # False: f(x) instead of x + f(x), no residual connections
+    cfg.model.norm_embeddings = False  # True: a layer norm of a translation model's embeddings, as in BART
     # relu (section 3.3) | gelu | gelu_tanh (GPT-2's) | silu; with a gate: geglu | geglu_tanh (T5 v1.1's) | swiglu.
     cfg.model.activation = "relu"
     cfg.model.biases = False  # True: biases in the projections of attention, as GPT-2 and BERT have
@@ -93,7 +93,7 @@ def default() -> ConfigDict:
     cfg.model.output_bias = False  # True: a bias for each subword before the softmax, as Marian has
     cfg.model.scale_embeddings = True  # times sqrt(d_model), section 3.4; GPT-2 and BERT do not
     cfg.model.scale_logits = False  # True: divided by sqrt(d_model), as T5 does with tied embeddings
-    # One matrix for source, target and softmax, section 3.4; with vocabularies of their own, for target and softmax.
+    # One matrix for source, target and softmax, section 3.4; with separate vocabularies, for target and softmax.
     cfg.model.tie_embeddings = True
     cfg.model.dtype = "float32"  # compute type, "bfloat16" on accelerators; parameters and softmax stay float32
     cfg.model.remat = "none"  # recompute in the backward pass: none | full (layers) | dots (attention only)
@@ -108,14 +108,14 @@ def default() -> ConfigDict:
     cfg.model.kernel_width = 3  # positions that "convolution" covers
     cfg.model.prefix = "none"  # for task="prefix_lm": full (source tokens see the whole source) | causal
     # For task="recurrent_translation", what its decoder knows of the source: fixed (the encoder's last states) |
-    # additive | dot (attention). Of the other keys it uses N, d_model, P_drop, dtype, and those of embeddings.
+    # additive | dot (attention). The only other keys that it uses are N, d_model, P_drop, dtype, and the embeddings'.
     cfg.model.recurrent = "none"
     cfg.model.cell = "lstm"  # of its networks: lstm | gru
     cfg.model.scan_layers = False  # True scans over layers: compiles one, but copies the parameters every update
     # standard | mup: rates that are right at every width, for adam and untied embeddings (train/mup.py). As d_model
     # grows, d_ff and h do so in proportion, and N, d_k and d_v do not.
     cfg.model.parametrisation = "standard"
-    cfg.model.mup_width = 128  # the d_model at which "mup" has the rates of "standard"
+    cfg.model.mup_width = 128  # muP base width: the d_model at which "mup" has the rates of "standard"
     cfg.model.share_layers = False  # True: the layers of a stack share their parameters (Universal Transformer)
 
     cfg.loss = ConfigDict()
@@ -127,15 +127,15 @@ def default() -> ConfigDict:
     cfg.optim.name = "adam"
     cfg.optim.schedule = "paper"  # paper | cosine | inverse_sqrt | constant, described in train/optim.py
     cfg.optim.lr = 1.0  # factor on the paper's schedule; the peak rate of the others
-    cfg.optim.warmup_from = 0.0  # the rate before update 1, for "inverse_sqrt"
+    cfg.optim.warmup_from = 0.0  # warm-up initial learning rate, for "inverse_sqrt"
     cfg.optim.warmup = 4_000  # updates
     cfg.optim.b1 = 0.9  # decay of Adam's mean of gradients
     cfg.optim.b2 = 0.98  # decay of its mean of their squares
     cfg.optim.eps = 1e-9  # added to the root of the mean of squares
-    # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is on hidden matrices alone.
+    # For all but adam and adafactor: decoupled; not on biases and layer norms; muon's is only on hidden matrices.
     cfg.optim.weight_decay = 0.0
     cfg.optim.clip_norm = 0.0  # global gradient norm; 0 disables clipping
-    cfg.optim.ema = 0.0  # decay of a running mean of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
+    cfg.optim.ema = 0.0  # EMA decay of the parameters, as 0.999, for --checkpoint=ema; 0 keeps none
     cfg.optim.accumulate = 1  # microbatches per update, accumulating gradients to save memory
 
     cfg.mesh = ConfigDict()  # devices along each axis, over all hosts; -1 takes the remaining ones
@@ -146,8 +146,8 @@ def default() -> ConfigDict:
 
     cfg.checkpoint = ConfigDict()
     cfg.checkpoint.every = 1_500  # updates; about ten minutes of the paper's base run (section 6.1)
-    cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, in place of `every`; 0 is off
-    # Minutes between checkpoints, looked at every log_every updates; 0 is off. They are in place of `every`, until the
+    cfg.checkpoint.every_epochs = 0  # epochs between checkpoints, instead of `every`; 0 is off
+    # Minutes between checkpoints, looked at every log_every updates; 0 is off. They replace `every`, until the
     # last `keep_last` of those, which decode.checkpoint averages, and which a fast device saves a minute apart.
     cfg.checkpoint.every_minutes = 0.0
     cfg.checkpoint.keep_last = 5  # newest checkpoints to keep; the paper averages 5 (base) or 20 (big)
@@ -158,7 +158,7 @@ def default() -> ConfigDict:
 
     cfg.eval = ConfigDict()
     cfg.eval.every = 1_500  # updates between validations
-    cfg.eval.every_epochs = 0  # epochs between validations, in place of `every`; 0 is off
+    cfg.eval.every_epochs = 0  # epochs between validations, instead of `every`; 0 is off
     cfg.eval.patience = 0  # stop after this many validations in a row without a lower nll; 0 is off
     cfg.eval.bleu_sentences = 500  # validation sentences to translate greedily for BLEU; 0 is off
 
@@ -166,7 +166,7 @@ def default() -> ConfigDict:
     cfg.decode.beam = 4  # hypotheses that are kept alive; 1 is greedy decoding
     cfg.decode.alpha = 0.6  # length penalty ((5 + length) / 6)^alpha, Wu et al. 2016
     cfg.decode.length_penalty = "gnmt"  # "gnmt": the one above | "power": length^alpha, fairseq's and transformers'
-    # "exact": until no hypothesis could still win | "full": until `beam` have ended, as in fairseq and CTranslate2
+    # "exact": until no hypothesis could still win | "full": until `beam` are finished, as in fairseq and CTranslate2
     cfg.decode.stopping = "exact"
     cfg.decode.extra_length = 50  # output tokens allowed beyond the source's
     # The parameters to use: latest | STEP | best | ema | average:N | average:N@MINUTES | average-best:N

@@ -6,8 +6,8 @@ r"""A small span denoising model, like T5, of the grammar's English and German; 
         --config.data.tokenizer=runs/denoising/tokenizer.model
 
 The comparison was redesigned before these runs: there are three pre-training runs, seeds 0 to 2, all recorded, and each
-fine-tuned run begins with that of its own seed. Pre-training is shown to help if p of a two-sided t-test over the seeds
-is below 5 %.
+fine-tuned run starts from the one with its seed. Pre-training is shown to help if p of a two-sided t-test over the
+seeds is below 5 %.
 
     for seed in 0 1 2; do
         python -m train --config=configs/denoising.py --workdir=runs/denoising-$seed --config.seed=$seed &&
@@ -20,7 +20,7 @@ is below 5 %.
 T5 scales neither its embeddings nor attention, and divides the input of the softmax by sqrt(d_model), because its
 initial values differ (embeddings of variance 1, small queries). With ours, the paper's scales have the same effect.
 
-Ours:  78.2, 78.1 and 78.5 % of the hidden tokens restored, with three seeds. Fine-tuned to translate, 89.8, 88.7 and
+Ours:  78.2, 78.1 and 78.5 % of the masked tokens restored, with three seeds. Fine-tuned to translate, 89.8, 88.7 and
        90.3 sacreBLEU; from scratch 82.3, 66.9 and 80.6. The difference is 13.0 with a 95 % t interval from -6.1 to
        32.1 (p = 0.099): not shown.
 Cost:  11 to 15 minutes of pre-training and 3 to 5 of translation, on one core of a shared machine.

@@ -4,7 +4,7 @@
     python -m infer --workdir=runs/masked_lm --split=test
     echo "The ___ reads a ___." | python -m infer.fill --workdir=runs/masked_lm
 
-Ours:  53.9, 55.3 and 53.9 % of the hidden tokens restored on the test split, with three seeds.
+Ours:  53.9, 55.3 and 53.9 % of the masked tokens restored on the test split, with three seeds.
 Cost:  7 to 9 minutes on one busy CPU core.
 """
 

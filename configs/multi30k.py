@@ -6,7 +6,7 @@ Ours:      39.87 tokenised and lower-cased, one seed (validation: 40.80). The p 
 Cost:      77 minutes on two CPU cores with AMX, with --config.model.dtype=bfloat16 and
            XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot
            --xla_cpu_experimental_ynn_fusion_type=-dot" (jax 0.11), which is 1.5 times as fast as float32 there. The
-           flags are for training alone, with --config.eval.bleu_sentences=0: beam search does not compile with them.
+           flags are only for training, with --config.eval.bleu_sentences=0: beam search does not compile with them.
            Today --config.cpu_bfloat16=True makes nearly the same choices (docs/cpu.md); the minutes are older.
 Predicted: before the 8,000 updates: if what is missing is updates, validation reaches 41 and test 40; if validation
            stays below 40.5, it is not. Validation lies between, and test is just below 40: updates may be part of it.
@@ -16,8 +16,8 @@ Longer:    4,000 further updates from the averaged parameters with 8,192 tokens 
            validation is above 41.2 and test above 40.5; if validation stays below 41.0, it is something else.
            Validation is 41.28, test 40.17: 0.30 more than above (p = 0.17 one-sided, about 0.34 two-sided), and the
            perplexity on test no lower, 5.14. The training perplexity has fallen to 2.5, so we expect little from more.
-           0.85 are still missing. How much of that may be due to the seed is not known; the test sentences alone have
-           an interval of 1.6 on either side.
+           0.85 are still missing. How much of that may be due to the seed is not known; the test sentences by
+           themselves have an interval of 1.6 on either side.
 Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and cosine decay to zero: after 8,400 updates
            the validation perplexity is 15.4.
 
@@ -27,10 +27,10 @@ Failed:    batches of 2,048 tokens, packed and lower-cased, a peak of 4e-3 and c
 
 configs/multi30k.py:FOLDER reads {train,val,test_2016_flickr}.{en,de}.gz of FOLDER, one raw sentence per line.
 The recipe is the published one (4+4 layers, d_model 128, P_drop 0.3, 10,000 subwords, lower-cased text, a peak learning
-rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero in place of
-one that stays high. The number of updates, warm-up and rows were fixed before anything was scored. The length penalty
-is the best of three on the validation split: 40.38 with alpha 0.6, 40.57 with 1.0, 40.80 with 1.4; beyond them, 40.95
-with 1.8 and 37.13 with 2.2. `python -m infer.score --baseline=F` gives p and the interval of the test sentences.
+rate of 5e-3, average of 10 checkpoints, beam 5) with half the batch, and with a rate that decays to zero instead of one
+that stays high. The number of updates, warm-up and rows were fixed before anything was scored. The length penalty is
+the best of three on the validation split: 40.38 with alpha 0.6, 40.57 with 1.0, 40.80 with 1.4; beyond them, 40.95 with
+1.8 and 37.13 with 2.2. `python -m infer.score --baseline=F` gives p and the interval of the test sentences.
 """
 
 from ml_collections import ConfigDict

@@ -3,14 +3,14 @@
 Published: 41.02 BLEU of lower-cased tokens, one run (Wu et al. 2021, "Good for Misconceived Reasons", arXiv 2105.14462,
            the text-only "tiny" model; code and files: LividWo/Revisit-MMT, commit dc368d0).
 Ours:      40.28, 40.72 and 40.94 with seeds 0, 1 and 2; mean 40.65, with a t interval of 0.84 on either side. The test
-           sentences alone have one of 1.6 on either side of each score (`sacrebleu --confidence`). 41.02 is within
-           both. Patience ended the runs after 5,369, 4,543 and 7,493 updates, best on validation at 4,779, 3,953 and
-           6,903.
+           sentences by themselves have one of 1.6 on either side of each score (`sacrebleu --confidence`). 41.02 is
+           within both. Patience ended the runs after 5,369, 4,543 and 7,493 updates, best on validation at 4,779, 3,953
+           and 6,903.
 Cost:      81 minutes on two AMD EPYC cores with AVX-512, which other work kept busy at times; 111 and 186 on one of
-           them, the last beside much other work.
+           them, the last while much other work ran.
 Predicted: before the first run: the mean of three seeds is 40.7, with the seeds 0.3 to 0.5 apart: within the interval
            of the test sentences (1.6 on either side), and more likely below 41.02 than above. configs/multi30k.py has
-           39.87, and 40.17 after as many tokens, with subwords of its own and a rate that decays to zero. New here, and
+           39.87, and 40.17 after as many tokens, with its own subwords and a rate that decays to zero. New here, and
            each worth something: the segmentation of the references, an average taken while the rate is still high,
            batches of twice the size. But a published number is the best of what its authors tried, so it lies above
            their own mean more often than below it. Below 40.0, something of the recipe is missing. Patience does not
@@ -31,11 +31,11 @@ subword-nmt; configs/multi30k_published.py:FOLDER reads them, plain or .gz, from
 `taskset -c 0` keep a run to one core.
 
 The recipe: 4+4 layers, post-norm, biases in attention, layer norm's epsilon 1e-5; fairseq's inverse_sqrt, from 1e-7 to
-5e-3 at update 2,000; Adam (0.9, 0.98) with epsilon 1e-8, clipping at 25, smoothing 0.1, dropout 0.3 of embeddings and
-sub-layers alone, batches of 8,192 padded tokens of like length, at most 8,000 updates, patience of 10 epochs, the
-average of the last 10, beam 5 and log p / n. What differs, as far as fairseq's defaults tell: its patience is with the
-smoothed validation loss, ours with the nll; its queries, keys and values begin smaller by a factor of sqrt(2), with
-biases that are not 0; its outputs may be longer than the source by more than 50 tokens; it has 62 updates an epoch.
+5e-3 at update 2,000; Adam (0.9, 0.98) with epsilon 1e-8, clipping at 25, smoothing 0.1, dropout 0.3 only of embeddings
+and sub-layers, batches of 8,192 padded tokens of like length, at most 8,000 updates, patience of 10 epochs, the average
+of the last 10, beam 5 and log p / n. What differs, as far as fairseq's defaults tell: its patience is with the smoothed
+validation loss, ours with the nll; its queries, keys and values begin smaller by a factor of sqrt(2), with biases that
+are not 0; its outputs may be longer than the source by more than 50 tokens; it has 62 updates an epoch.
 """
 
 from ml_collections import ConfigDict

@@ -1,13 +1,13 @@
 """A small Transformer on a small news corpus, English-German: the paper's test set, newstest2014, from 31,000 pairs.
 
 The paper trains on 4.5 million pairs (27.3 BLEU); this corpus is 145 times smaller, and its score does not reproduce
-Table 2. The recipe is that of `configs/multi30k.py`, a corpus of the same size, with cased text and with the paper's
+Table 2. The recipe is `configs/multi30k.py`'s, a corpus of the same size, with cased text and with the paper's
 beam search; nothing was tuned on this corpus.
 
 Ours:  0.65 sacreBLEU on newstest2014 (0.81 as the paper scores), perplexity 118.8, one seed, with the 4,500 updates and
        the warm-up of 1,000 that `configs/multi30k.py` had then: it has learned to write German news, and hardly
        anything of what the source says. It saw each pair 16 times and learned slowly to the end: the training
-       perplexity, 100, is nearly that of validation, 115, so more updates should be tried before more dropout.
+       perplexity, 100, is nearly the validation's, 115, so more updates should be tried before more dropout.
 Cost:  82 minutes for those 4,500 updates on one busy CPU core with AMX, in bfloat16, as `configs/multi30k.py` says.
        Without the two flags below this config makes the 8,000 of `configs/multi30k.py`, which have not been run.
 

@@ -1,12 +1,12 @@
 r"""The news corpus of `configs/news.py`, after training on Tatoeba: newstest2014 from 31,000 and 163,000 pairs.
 
-31,000 news pairs alone do not teach this model to translate. Here it starts from one that translates short everyday
-sentences, with that run's subwords, so that the news has only to adapt it.
+31,000 news pairs are not enough to teach this model to translate. Here it starts from one that translates short
+everyday sentences, with that run's subwords, so that the news has only to adapt it.
 
 Ours:  6.56 sacreBLEU on newstest2014 (6.98 as the paper scores), perplexity 30.5, one seed; 0.65 and 118.8 without
        Tatoeba. Predicted before the run: perplexity below 60 and more than 3 sacreBLEU; below 1.5, the short sentences
-       would have taught nothing that the news needs. At the end the training perplexity, 33, is no lower than that of
-       validation, 32, so more updates may help, which was not tried. Nothing was tuned on this corpus.
+       would have taught nothing that the news needs. At the end the training perplexity, 33, is no lower than the
+       validation's, 32, so more updates may help, which was not tried. Nothing was tuned on this corpus.
 Cost:  89 minutes on a share of one CPU core with AMX, after Tatoeba, in bfloat16, as `configs/multi30k.py` says.
 
     python -m train --config=configs/tatoeba.py --workdir=runs/tatoeba
@@ -14,7 +14,7 @@ Cost:  89 minutes on a share of one CPU core with AMX, after Tatoeba, in bfloat1
         --config.data.tokenizer=runs/tatoeba/tokenizer.model
     python -m infer --workdir=runs/news_transfer --split=test
 
-FOLDER is that of `configs/news.py`.
+FOLDER is the same as for `configs/news.py`.
 """
 
 from ml_collections import ConfigDict

@@ -1,4 +1,4 @@
-"""The quickstart's translation by a decoder alone, with source and target in one row: full or causal over the source.
+"""The quickstart's translation by a decoder-only model, source and target in one row: full or causal over the source.
 
     python -m train --config=configs/prefix_lm.py --workdir=runs/prefix_lm
     python -m infer --workdir=runs/prefix_lm --split=test
@@ -7,7 +7,7 @@ With five layers it has about as many parameters as the quickstart's encoder and
 also have cross-attention: 1.22 and 1.15 million.
 
 Ours:  sacreBLEU with three seeds: full 86.0, 96.8 and 0.1, causal 70.9, 97.2 and 7.9; the quickstart with the same
-       seeds and as many updates 97.9, 97.7 and 97.4. The learning rate is that of two and two layers.
+       seeds and as many updates 97.9, 97.7 and 97.4. The learning rate is the one for two and two layers.
 Predicted for pre-norm (full-pre, causal-pre) before running: each seed within 2 BLEU of the quickstart's, and full not
 worse than causal. Outcome: full 96.2 and 96.6 (two seeds), causal 97.9, 98.0 and 98.0: the first held. The second
 did not in either of the two seeds, but two do not show the contrary: full minus causal is -1.6, with a 95 % t interval

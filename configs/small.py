@@ -9,7 +9,7 @@ The design, fixed before any row but base was run:
 
 - Corpus: 3,000 pairs of the grammar, seen some 20 times. With 40,000 pairs base has nothing left to learn after 750
   updates, and dropout nothing to prevent.
-- Rate, warm-up, updates: chosen on base's validation perplexity alone, after 800 updates. With 5,000 pairs, factor 0.35
+- Rate, warm-up, updates: chosen only on base's validation perplexity, after 800 updates. With 5,000 pairs, factor 0.35
   and 200 updates of warm-up gave 1.41, factor 0.7 gave 1.33; with 3,000 pairs 0.5 gave 1.45 and 0.7 gave 1.34 and, with
   another seed, 1.36. So 0.7.
 - Prediction: the sign of each row's difference from base is the paper's, in log perplexity, paired by seed.
@@ -22,9 +22,9 @@ at 69 and 34 BLEU, and the rank correlation was -0.22.
 
 Outcome: neither shown nor refuted: the correlation is 0.34, its interval reaches from -0.22 to 0.83. A3, C3 and big
 have the wrong sign. C3 and big lie furthest out, and both seem to start badly with this rate and warm-up, which were
-chosen on base alone: see configs/ablations.py. Without these two the correlation would be 0.74, but to leave them out
-after the fact shows nothing. In a second design, lab/studies/second, every row chooses its own schedule, and the
-result is again neither.
+chosen only on base: see configs/ablations.py. Without these two the correlation would be 0.74, but to leave them out
+after the fact shows nothing. In a second design, lab/studies/second, every row chooses its own schedule, and the result
+is again neither.
 Cost: 1 to 6 minutes each on one core of a shared machine, A4 up to 11, big 8 to 10.
 """
 
@@ -54,7 +54,7 @@ def choose(argument: str, rows: tuple[str, ...], variants: tuple[str, ...] = ("s
 def small(cfg: ConfigDict, direction: str = "{en,de}") -> ConfigDict:
     """Turns the config of one of the paper's rows into its scaled-down model, in place, and returns it.
 
-    `direction` is that of the built-in corpus; the reverse stands for the paper's second language pair.
+    `direction` is the built-in corpus's; the reverse stands for the paper's second language pair.
     """
     for split, count in (("train", 3_000), ("valid", 500), ("test", 1_000)):
         cfg.data[split] = f"grammar:{split}:{count}:{direction}"

@@ -37,10 +37,10 @@ def load_run(
     accept_changes: bool = False,
     keep_programs: bool = True,
 ) -> LoadedRun:
-    """Loads a translator, with the parameters that its config names or those of `checkpoint`: latest, 5000, average:5.
+    """Loads a translation model from its config's checkpoint or from `checkpoint`: latest, 5000, average:5.
 
-    With `keep_programs`, what jax compiles in this process is kept for the next one, as commands do, unless jax's
-    settings say where; docs/commands.md has more.
+    `keep_programs` caches compiled functions for the next process, as commands do, unless jax's settings say where; see
+    docs/commands.md.
 
     `batch_tokens` is how many source positions a batch of its translations has, padding included; None is the default
     of `infer.translate`.
@@ -48,7 +48,7 @@ def load_run(
     Nothing is printed; what a command would say on stderr is a warning.
 
     Raises:
-      UserError: the folder is not that of a run, or its task is not translation; it has no such checkpoint, or the
+      UserError: the folder is not a run's, or its task is not translation; it has no such checkpoint, or the
         checkpoint is damaged; the run's config or tokenizer was changed after its training, unless `accept_changes`;
         or an argument is of a wrong type, or `batch_tokens` below 1.
     """

@@ -12,12 +12,12 @@ python -m infer --workdir=runs/gpt2 --corpus=lines:FILE
 
 For a language model the scores are nats and perplexity, per token and per byte; if it was trained on rows of a text,
 --row_length tests it on longer ones. For a masked one, or for span denoising, they are nats, perplexity and accuracy on
-the hidden tokens; for a classifier, accuracy and nats per text or image.
+the masked tokens; for a classifier, accuracy and nats per text or image.
 
 With --oracle_length translations have one more score, oracle_match: exact match of greedy search that is told how long
 each output is. It distinguishes a model that ends too early or too late from one that goes wrong before the end.
 
-The result and the translations are also saved in the run, under evaluations/; those of an ensemble, in its first run.
+The result and the translations are also saved in the run, under evaluations/; an ensemble's are saved in its first run.
 The tables are made from these files. All devices share the work; on several hosts, start the same command on each, as
 for training.
 """
@@ -100,7 +100,7 @@ def evaluate_other(options: Any, task: str, evaluated: str) -> None:
     """Evaluates a run on a split or a corpus that it does not translate."""
     corpus = options.split or options.corpus
     model_run = open_run(options.workdir, options.checkpoint, task=task)
-    # Of translators only an imported T5 fills in texts as well; its kind of tokenizer tells.
+    # The only translation model that also fills in texts is an imported T5; its kind of tokenizer tells.
     if evaluated != task and not isinstance(model_run.text, Unigram):
         raise UserError(f"--corpus={options.corpus}: it is monolingual; this run needs pairs, as in tsv:FILE")
     if task == "language_model":
@@ -123,7 +123,7 @@ def evaluate_translations(options: Any) -> None:
         check_finite(member)
     if sentences is None:
         sentences = open_split(model_run, options.split)
-    if not sentences.language:  # the name of the reference's file has none
+    if not sentences.language:  # the reference's file name gives none
         sentences = sentences._replace(language=target_language(model_run.config.data.train) or "de")
     record, hypotheses = translations.evaluate(
         model_run,
@@ -145,7 +145,7 @@ if __name__ == "__main__":
     flags.DEFINE_string(
         "reference",
         None,
-        "its references, line by line; x.de or x.de.gz names the language; else it is that of data.train, or de",
+        "its references, line by line; x.de or x.de.gz names the language; else it is data.train's, or de",
     )
     flags.DEFINE_bool("oracle_length", False, "also print exact match of greedy search that is told each length")
     flags.DEFINE_integer("row_length", None, "tokens per row of text, for a language model; default: data.pack_length")

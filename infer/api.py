@@ -11,7 +11,7 @@ from vaswani.infer.inside.lens import Lens, logit_lens
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import check_lengths
-from vaswani.infer.translate.options import Decoding, check, chosen
+from vaswani.infer.translate.options import Decoding, check, make_decoding
 from vaswani.infer.translate.translator import (
     Hypothesis,
     Translation,
@@ -37,7 +37,7 @@ _IN_PYTHON = {
 class LoadedRun:
     """A trained model and its tokenizer; `run` has its config, parameters and step.
 
-    A batch, whose sentences are searched together, has up to `batch_tokens` source positions, padding included.
+    A batch, whose sentences are decoded together, has up to `batch_tokens` source positions, padding included.
 
     >>> model = load_run("runs/quickstart")
     >>> model.translate("The dog sleeps.")
@@ -100,7 +100,9 @@ class LoadedRun:
           UserError: an option is outside `infer.translate.options.LIMITS`, or unknown; or there is a line feed within
             a line, which is allowed only with `split_sentences`.
         """
-        decoding = chosen(self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping)
+        decoding = make_decoding(
+            self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping
+        )
         translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
@@ -128,7 +130,7 @@ class LoadedRun:
         check("nbest", nbest)
         if beam is None:
             beam = max(nbest, self.run.config.decode.beam)
-        decoding = chosen(
+        decoding = make_decoding(
             self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping, nbest=nbest
         )
         translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
@@ -152,7 +154,7 @@ class LoadedRun:
     ) -> dict[str, Any]:
         """Translates `sources` and returns every variant of BLEU, chrF, exact match and perplexity, with `signatures`.
 
-        All but perplexity are percentages. A string is one line. `language` is that of the references, for the
+        All but perplexity are percentages. A string is one line. `language` is the references', for the
         tokenisers; it defaults to the target language that the run's training corpus names, or else to "de".
 
         Raises:
@@ -170,7 +172,7 @@ class LoadedRun:
         target = language or target_language(self.run.config.data.train) or "de"
         from vaswani.infer.evaluate.translations import score  # here, since it loads sacrebleu
 
-        translations = self._translations(sources, chosen(self.run.config.decode))
+        translations = self._translations(sources, make_decoding(self.run.config.decode))
         return score([self.run], sources, [translation.text for translation in translations], references, target)
 
     @as_library()
@@ -210,7 +212,7 @@ class LoadedRun:
         return target
 
     def logit_lens(self, trace: Trace, stack: str = "decoder") -> Lens:
-        """Returns what the model would predict from the output of each layer; `stack` is "encoder" or "decoder".
+        """Returns the model's predictions from the output of each layer; `stack` is "encoder" or "decoder".
 
         Raises:
           UserError: `trace` is no result of `LoadedRun.trace`, or there is no such stack.

@@ -3,8 +3,8 @@
 python -m infer.brackets --gold=wsj23.mrg --parsed=parsed.mrg [--parameters=COLLINS.prm] [--json]
 
 Both files have one sentence per line. Prints EVALB's summary, preceded by a line for each sentence if the parameter
-file has DEBUG 1. The default parameters are those of COLLINS.prm, the usual choice for the Wall Street Journal:
-punctuation, traces and TOP do not count, and ADVP equals PRT.
+file sets DEBUG 1. The default parameters are COLLINS.prm's, the usual choice for the Wall Street Journal: punctuation,
+traces and TOP do not count, and ADVP equals PRT.
 """
 
 import json
@@ -29,8 +29,8 @@ def main(argv: list[str]) -> None:
     if sum(messages) > parameters.max_error + 1:  # EVALB stops at the next message
         first = next(line for line, count in enumerate(messages, 1) if count)
         raise UserError(
-            f"{options.parsed}: {pluralize(sum(messages), 'errors')}, the first on line {first}: its words are not "
-            f"those of {options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its "
+            f"{options.parsed}: {pluralize(sum(messages), 'errors')}, the first on line {first}: its words differ "
+            f"from {options.gold}, or brackets do not pair; EVALB stops after {parameters.max_error + 1}, by its "
             "MAX_ERROR"
         )
     if options.json:

@@ -23,7 +23,7 @@ def inline_scripts(page: str) -> list[str]:
 
 
 def script_policy(scripts: Sequence[str]) -> str:
-    """Returns the source that a Content-Security-Policy allows for these scripts alone: their hashes."""
+    """Returns the source that a Content-Security-Policy allows for only these scripts: their hashes."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
 

@@ -19,8 +19,8 @@ from vaswani.infer.translate.options import (
     STOPPINGS,
     Decoding,
     allowed,
-    chosen,
     limits,
+    make_decoding,
 )
 from vaswani.run import connect, unchanged
 from vaswani.run.builtin import run_folder
@@ -41,7 +41,7 @@ def start(main: Callable[[Any], int | None], hint: str = "", check: Callable[[An
                 leave(signals.exit_code)
 
     # A short command spends a sixth of its time looking for garbage among what imports and tracing create, nearly all
-    # of which stays until the end; and once more at the end, when nothing need be freed.
+    # of which stays until the end; and again at the end, when nothing need be freed.
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)
 
@@ -88,7 +88,7 @@ def define_decoding_flags() -> None:
         "stopping",
         None,
         STOPPINGS,
-        "when the search of a sentence ends: exact, once no hypothesis could still win; full, once as many have ended "
+        "stopping rule of beam search: exact, once no hypothesis could still win; full, once as many are finished "
         "as the beam holds, which is usually faster and may miss the best; default: config.decode.stopping",
     )
     within_limits("beam", "alpha", "extra_length")
@@ -99,7 +99,7 @@ def define_batch_flag() -> None:
     flags.DEFINE_integer(
         "batch_tokens",
         None,
-        "source positions of a batch, padding included, whose sentences are searched together: more keep a GPU busy, "
+        "source positions of a batch, padding included, whose sentences are decoded together: more keep a GPU busy, "
         f"fewer need less memory; default: {FULL_BATCH:,} on a CPU, elsewhere {ACCELERATED * FULL_BATCH:,}, or fewer "
         f"with a beam above {NARROW_BEAM} or an ensemble",
         lower_bound=1,
@@ -138,9 +138,9 @@ def within_limits(*names: str) -> None:
 def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:
     """Returns the decoding options of the flags; those not given come from the run's `config.decode`.
 
-    `more` are those of `infer.translate.options.chosen` that have no flag in `define_decoding_flags`.
+    `more` are arguments of `infer.translate.options.make_decoding` that have no flag in `define_decoding_flags`.
     """
-    return chosen(
+    return make_decoding(
         config.decode,
         beam=options.beam,
         alpha=options.alpha,

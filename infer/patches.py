@@ -3,7 +3,7 @@
 python -m infer.patches --workdir=runs/digits --split=test --image=3 --output=patches.png
 python -m infer.patches --workdir=runs/vit --corpus=idx:IMAGES,LABELS --output=patches.png    # of an imported model
 
-Weights are those of the class token as the query or, with image.pooling=mean, the mean over all patches as queries.
+The weights have the class token as the query or, with image.pooling=mean, the mean over all patches as queries.
 """
 
 from typing import Any

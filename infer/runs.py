@@ -146,7 +146,7 @@ def check_finite(model_run: Run) -> None:
 
 @contextmanager
 def user_error_if_too_long() -> Iterator[None]:
-    """Raises a `UserError` in place of the `ValueError` of a model that reads more tokens than its learned positions.
+    """Raises a `UserError` instead of the `ValueError` of a model that reads more tokens than its learned positions.
 
     It is to stand around calls of the model.
     """
@@ -176,7 +176,7 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
     `instead` is the flag that names a corpus.
 
     Raises:
-      UserError: the config has none for that split, or that of another corpus than the run's.
+      UserError: the config has none for that split, or one of another corpus than the run's.
     """
     if name not in SPLITS:
         return name
@@ -189,7 +189,7 @@ def corpus_named(config: ConfigDict, name: str, instead: str = "--corpus=SPEC") 
 
 
 def as_one(runs: Sequence[Run]) -> tuple[CommonConfig | tuple[CommonConfig, ...], Any]:
-    """Returns the config and the parameters of a run; of several those of their ensemble, as tuples."""
+    """Returns the config and the parameters of a run; of several their ensemble's, as tuples."""
     if len(runs) == 1:
         return runs[0].model_config, runs[0].params
     return tuple(run.model_config for run in runs), tuple(run.params for run in runs)
@@ -203,7 +203,7 @@ def open_runs(workdirs: str, checkpoint: str | int | None = None) -> list[Run]:
     """
     paths = folders("workdir", workdirs)
     if len({run_folder("workdir", path).resolve() for path in paths}) < len(paths):
-        raise UserError(f"--workdir={workdirs}: a run is named twice; those of an ensemble differ")
+        raise UserError(f"--workdir={workdirs}: a run is named twice; an ensemble needs different ones")
     runs = [open_run(path, checkpoint, TRANSLATION) for path in paths]
     first = runs[0]
     for run in runs[1:]:

@@ -1,4 +1,4 @@
-"""Finished runs to tables: the paper's number beside ours."""
+"""Finished runs to tables: the paper's number next to ours."""
 
 from vaswani.names import refuse_short_name
 

@@ -1,4 +1,4 @@
-"""The paper's tables, its numbers beside ours, made from finished runs.
+"""The paper's tables, its numbers next to ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--commands]
     python -m paper figures --runs=DIR --output=FOLDER

@@ -24,7 +24,7 @@ def show(what: str, options: Any) -> None:
 
 
 def read(places: str) -> Records:
-    """Returns what is recorded below these folders, which have commas between them; says what was left out.
+    """Reads the records below these comma-separated folders; says what was left out.
 
     Raises:
       UserError: there is no such folder.
@@ -36,7 +36,7 @@ def read(places: str) -> Records:
 
 
 def print_tables(made: Mapping[str, Sequence[Table]], commands: Table | None, options: Any) -> None:
-    """Prints tables, and then that of commands if there is one, in the form that the flags ask for."""
+    """Prints tables, then the table of commands if there is one, in the format that the flags ask for."""
     tables = [table for of_name in made.values() for table in of_name]
     if commands:
         tables.append(commands)
@@ -45,7 +45,7 @@ def print_tables(made: Mapping[str, Sequence[Table]], commands: Table | None, op
 
 
 def _form(options: Any) -> Callable[[Table], str]:
-    """Returns what formats a table as the flags ask."""
+    """Returns the table formatter that the flags ask for."""
     if options.markdown:
         return as_markdown
     return as_csv if options.csv else as_text

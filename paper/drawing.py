@@ -24,7 +24,7 @@ DARK = 0.72  # on a darker ground white letters have the larger contrast, on oth
 
 
 @contextmanager
-def drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
+def figure_file(path: Path, width: float, height: float) -> Iterator[Figure]:
     """Yields a figure of `width` x `height` inches and writes it to `path` when the block ends.
 
     Raises:
@@ -62,7 +62,7 @@ def columns(
 ) -> None:
     """Draws two columns of tokens, queries on the left and keys on the right; with a `bold` query the others are grey.
 
-    The columns are 1 apart; `reach` is the space to the right for `beside`.
+    The columns are 1 apart; `reach` is the space to the right for `draw_weights`.
     """
     axes.set(xlim=(-0.75, 1.75 + reach), ylim=(max(len(queries), len(keys)) - 0.4, -0.6))
     axes.axis("off")
@@ -87,7 +87,7 @@ def connect(
             axes.plot((0, 1), (i, j), color=colour, alpha=opacity, linewidth=1.6, solid_capstyle="butt")
 
 
-def beside(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: float, colour: Any) -> None:
+def draw_weights(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: float, colour: Any) -> None:
     """Draws a cell at every key of one query, as dark as its weight, which is readable where lines overlap."""
     for j, weight in enumerate(weights_s):
         opacity = float(min(weight, 1))
@@ -95,7 +95,7 @@ def beside(axes: Axes, weights_s: Float[np.ndarray, " s"], place: float, width: 
 
 
 def name_points(axes: Axes, points: Mapping[str, tuple[float, float]], **style: Any) -> None:
-    """Writes each point's name beside it, where it covers no point and no other name; `style` is that of the text.
+    """Writes each point's name next to it, where it covers no point and no other name; `style` is the text's.
 
     The axes must have their limits and their place in the figure.
     """
@@ -113,7 +113,7 @@ def name_points(axes: Axes, points: Mapping[str, tuple[float, float]], **style: 
 
 
 def _boxes_around(x: float, y: float, width: float, height: float, dots: float) -> list[Box]:
-    """Returns where a text of this size, in pixels, may stand around a point: the nearest first, corners before sides.
+    """Returns boxes around a point for a text of this size, in pixels: the nearest first, corners before sides.
 
     `dots` are the pixels of a typographic point.
     """

@@ -4,7 +4,7 @@ python -m paper.figures --workdir=runs/quickstart --output=figures [--sentence="
 
 figure3          what a verb attends to in every head of one encoder layer: does it find its particle?
 figure3_decoder  the same in the decoder, where it writes a particle long after its verb
-figure4          two heads at a pronoun: all of their attention, and that from the pronoun alone
+figure4          two heads at a pronoun: all of their attention, and only the pronoun's
 figure5          two heads of one layer that do different things
 heads            which head follows which relation (see `paper.heads`)
 alignment        encoder-decoder attention over the true word alignment
@@ -88,7 +88,7 @@ class Focus(NamedTuple):
 def figures(workdir: str | Path, output: Path, sentence: str | None = None, sentences: int = 500) -> list[Path]:
     """Draws all figures of the run in `workdir` into the folder `output`, which is made; returns their files.
 
-    `sentence` stands in the place of the grammar's examples; `sentences` are those that head roles are measured on.
+    `sentence` replaces the grammar's examples; `sentences` are those that head roles are measured on.
 
     Raises:
       UserError: the folder is no run's, the run is not one between English and German, or `output` cannot be written.
@@ -190,38 +190,38 @@ def draw_word(focus: Focus, path: Path) -> None:
     """Draws Figure 3: every head of the layer that looks most at what the word belongs to."""
     layer = int(np.argmax(focus.towards_nh().sum(-1)))
     h = focus.weights_nhts.shape[1]
-    with drawing.drawn(path, 4.2, _height(focus) + 0.2) as figure:
+    with drawing.figure_file(path, 4.2, _height(focus) + 0.2) as figure:
         axes = figure.subplots()
         drawing.columns(axes, focus.queries, focus.keys, focus.query, reach=0.09 * h)
         for head in range(h):
             weights_ts = focus.weights_nhts[layer, head]
             drawing.connect(axes, weights_ts, drawing.colour(head), [focus.query])
-            drawing.beside(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
+            drawing.draw_weights(axes, weights_ts[focus.query], 1.02 + 0.09 * head, 0.08, drawing.colour(head))
             axes.plot([], [], color=drawing.colour(head), label=f"head {head + 1}")
         figure.legend(loc="outside lower center", ncols=min(h, 4), frameon=False, fontsize=7)
         axes.set_title(f"{TITLES[focus.kind]}, layer {layer + 1}")
 
 
 def draw_anaphora(focus: Focus, path: Path) -> None:
-    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, whole and from it alone."""
+    """Draws Figure 4: the two heads that look most from the pronoun to its antecedent, in full and from it only."""
     order = focus.towards_nh().argsort(axis=None)[::-1][:2]
     heads = [np.unravel_index(place, focus.weights_nhts.shape[:2]) for place in order]
-    with drawing.drawn(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
-        *full, alone = figure.subplots(1, len(heads) + 1)
+    with drawing.figure_file(path, 2.6 * (len(heads) + 1), _height(focus)) as figure:
+        *full, single = figure.subplots(1, len(heads) + 1)
         for shade, (axes, (layer, head)) in enumerate(zip(full, heads, strict=True)):
             _all_of(axes, focus, layer, head, drawing.colour(shade))
-        drawing.columns(alone, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
+        drawing.columns(single, focus.queries, focus.keys, focus.query, reach=0.1 * len(heads))
         for shade, (layer, head) in enumerate(heads):
             weights_ts = focus.weights_nhts[layer, head]
-            drawing.connect(alone, weights_ts, drawing.colour(shade), [focus.query])
-            drawing.beside(alone, weights_ts[focus.query], 1.02 + 0.1 * shade, 0.09, drawing.colour(shade))
-        alone.set_title(f"from {focus.queries[focus.query]!r} alone", parse_math=False)
+            drawing.connect(single, weights_ts, drawing.colour(shade), [focus.query])
+            drawing.draw_weights(single, weights_ts[focus.query], 1.02 + 0.1 * shade, 0.09, drawing.colour(shade))
+        single.set_title(f"only from {focus.queries[focus.query]!r}", parse_math=False)
 
 
 def draw_two(focus: Focus, path: Path) -> None:
     """Draws Figure 5: the two heads of one layer whose weights differ most, by total variation, over the sentence."""
     layer, left, right = _most_different(focus.weights_nhts)
-    with drawing.drawn(path, 5.2, _height(focus)) as figure:
+    with drawing.figure_file(path, 5.2, _height(focus)) as figure:
         left_axes, right_axes = figure.subplots(1, 2)
         _all_of(left_axes, focus, layer, left, "tab:green")
         _all_of(right_axes, focus, layer, right, "tab:red")
@@ -255,7 +255,7 @@ def draw_roles(roles: dict[str, dict[str, Any]], path: Path) -> None:
     heads = max(np.size(role["accuracy"]) for kind in kinds for role in roles[kind].values())
     width = 2.4 + max(0.27 * heads, 2.5)
     height = 0.19 * sum(count + 4 for count in relations)
-    with drawing.drawn(path, width, height) as figure:
+    with drawing.figure_file(path, width, height) as figure:
         grid = figure.subplots(len(kinds), 1, squeeze=False, height_ratios=relations)
         for axes, kind in zip(grid[:, 0], kinds, strict=True):
             _draw_roles_of(axes, roles[kind], numbers=heads <= 64)
@@ -317,7 +317,7 @@ def draw_alignment(alignment: Alignment, layer: int, path: Path) -> None:
     """Draws the weights as a heat map, with frames around the true links."""
     width = 0.2 * len(alignment.columns) + 1.4
     height = 0.2 * len(alignment.rows) + 1.4
-    with drawing.drawn(path, width, height) as figure:
+    with drawing.figure_file(path, width, height) as figure:
         axes = figure.subplots()
         drawing.heat(axes, alignment.weights_ts, alignment.rows, alignment.columns)
         title = f"decoder over encoder, layer {layer + 1}, mean of heads"
@@ -330,7 +330,7 @@ def draw_alignment(alignment: Alignment, layer: int, path: Path) -> None:
 def draw_positions(d_model: int, path: Path) -> None:
     """Draws the sinusoids of 100 positions, and dot products of positions k apart, over their squared length."""
     encodings_td = np.asarray(sinusoids(jnp.arange(101)[None], d_model))[0]
-    with drawing.drawn(path, 6.5, 2.8) as figure:
+    with drawing.figure_file(path, 6.5, 2.8) as figure:
         table, products = figure.subplots(1, 2, width_ratios=(3, 2))
         image = table.imshow(encodings_td, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
         table.set(xlabel="dimension", ylabel="position", title="PE(pos, i), $d_{model}$ = " + str(d_model))
@@ -346,7 +346,7 @@ def draw_positions(d_model: int, path: Path) -> None:
 
 def draw_schedule(optim: ConfigDict, path: Path) -> None:
     """Draws equation (3) for several widths and warm-ups; the solid line is the paper's base model."""
-    with drawing.drawn(path, 4.5, 2.8) as figure:
+    with drawing.figure_file(path, 4.5, 2.8) as figure:
         axes = figure.subplots()
         steps = np.arange(1, 25_001, 50)
         for style, d_model, warmup in (("-", 512, 4000), ("--", 1024, 4000), ("-.", 512, 8000), (":", 256, 4000)):

@@ -1,4 +1,4 @@
-"""The README's table: results that anyone can repeat, the published number beside ours."""
+"""The README's table: results that anyone can repeat, the published number next to ours."""
 
 import statistics
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     """A row: what is trained, its config, and where its records are.
 
     `records` is the name of its record or, ending in "/", what the names of its seeds' records begin with. `before` is
-    the record of the run whose parameters it begins with, whose minutes count, too.
+    the record of the run whose parameters it begins with, whose minutes also count.
     """
 
     text: str
@@ -35,9 +35,9 @@ class Row(NamedTuple):
     before: str = ""
 
 
-# Corpora that come with the code, or that `python -m data.download` fetches.
+# Bundled corpora, or those that `python -m data.download` fetches.
 ROWS = (
-    Row("a grammar that comes with the code", "configs/quickstart.py", "quickstart", "sacrebleu"),
+    Row("a bundled grammar", "configs/quickstart.py", "quickstart", "sacrebleu"),
     Row(
         "image captions (Multi30k), published recipe",
         "configs/multi30k_published.py",
@@ -72,8 +72,8 @@ def table(records: Mapping[str, RunRecord]) -> str:
     head = ("what is trained", "config", "test score", "published", "ours", "seeds", "minutes a seed")
     notes = [
         Markdown(
-            "Scored on held-out test splits. ± is half of the 95 % t interval over the seeds; one seed has none. "
-            "[docs/results.md](docs/results.md) has every score with its signature, "
+            "Scored on held-out test splits. ± is the half-width of the 95 % t interval over the seeds; one seed has "
+            "none. [docs/results.md](docs/results.md) lists every score with its signature, "
             "[docs/reproduce.md](docs/reproduce.md) the commands."
         ),
         *dagger_notes_on(runs_of_rows),
@@ -89,7 +89,7 @@ def _runs(row: Row, records: Mapping[str, RunRecord]) -> list[RunRecord]:
 
 
 def _minutes(row: Row, records: Mapping[str, RunRecord], runs: list[RunRecord]) -> str:
-    """Returns the mean minutes of a seed, those of the run that it began with among them, and the device."""
+    """Returns the mean minutes of a seed, including the run that it began with, and the device."""
     if not runs:
         return ""
     minutes = statistics.fmean(run.minutes for run in runs)

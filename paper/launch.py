@@ -18,7 +18,7 @@ def table_of(rows: Iterable[tuple[str, str, str]]) -> Table:
     """Returns a table of rows: the name of their table, their own, and their command."""
     notes = [
         "first, for the paper's size: python -m data.prepare --config=CONFIG",
-        "each point of a sweep is a run of its own and evaluated like one",
+        "each point of a sweep is a separate run and evaluated like one",
     ]
     return Table("commands", "To run a row", ("table", "row", "command"), [*rows], notes)
 

@@ -14,7 +14,7 @@ SEVERAL = "launched by several versions of the code"
 
 
 def caveats(launches: list[dict[str, Any]]) -> list[str]:
-    """Returns what is doubtful about a run with these launches, as in `run.json`; [] if nothing is."""
+    """Returns the doubts about a run with these launches, as in `run.json`; [] if there are none."""
     commits = [launch["git"] or {"commit": "", "dirty": False} for launch in launches]
     distinct = {git["commit"] for git in commits}
     doubts = {
@@ -29,7 +29,7 @@ def caveats(launches: list[dict[str, Any]]) -> list[str]:
 def history_is_known() -> bool:
     """Returns whether the code is in a git checkout with its whole history, not in a shallow one.
 
-    A repository around an installed copy, such as that of the project whose .venv it is in, is not the code's.
+    A repository around an installed copy, such as the project whose .venv it is in, is not the code's.
     """
     is_tracked = _git("ls-files", "--error-unmatch", "paper/provenance.py") is not None
     return is_tracked and _git("rev-parse", "--is-shallow-repository") == "false"
@@ -44,7 +44,7 @@ def _in_history(commit: str) -> bool:
 
 
 def _git(*command: str) -> str | None:
-    """Returns what git prints; None where it fails."""
+    """Returns git's output; None where it fails."""
     try:
         done = subprocess.run(["git", "-C", ROOT, *command], capture_output=True, text=True)
     except OSError:

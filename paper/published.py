@@ -1,4 +1,4 @@
-"""Published numbers: the paper's Tables 1 to 4 and the times behind Table 2, and those of others.
+"""Published numbers: the paper's Tables 1 to 4 and the times behind Table 2, and other papers'.
 
 paper/ has no other published numbers.
 
@@ -108,7 +108,7 @@ TABLE3 = {
     "big": Ablation(6, 1024, 4096, 16, 64, 64, 0.3, 0.1, 300, 4.33, 26.4, 213),
 }
 
-# Of a Transformer, attributed to Furrer et al. 2020 (arXiv 2007.08970), rounded; we have not seen their table.
+# A Transformer's, attributed to Furrer et al. 2020 (arXiv 2007.08970), rounded; we have not seen their table.
 SCAN: dict[str, float | None] = {"simple": None, "length": 0.0, "around-right": 53.0}
 
 # Exact match on all longer outputs, of a Transformer with relative positions that was trained on up to 26 actions:

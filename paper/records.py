@@ -1,4 +1,4 @@
-"""Finds runs and reads what each has recorded.
+"""Finds runs and reads their records.
 
 Reads run folders (`config.json`, `metrics.jsonl`, `evaluations/`), which may come from anywhere and are checked, and
 what our own commands write and nobody edits: files of records, one a line (.jsonl), each of a run or of what
@@ -22,11 +22,11 @@ from vaswani.run.records import read_metrics
 from vaswani.train.schedule import Patience
 
 PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "repaired_share")
-_OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # folders in that of a run which hold no runs
+_OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # subfolders of a run that hold no runs
 _OF_A_RECORD = {"name", "config", "evaluation", "caveats", "launches", "training"}  # keys in the record of a run
 _EXAMPLE = default().to_dict()  # of every key, and of the type of its value
-# Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another
-# processor, moved by up to 1.7 % of their perplexity.
+# Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another CPU,
+# moved by up to 1.7 % of their perplexity.
 TOLERANCE = 0.017
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
@@ -42,7 +42,7 @@ EVALUATION: Schema = {
     "signatures": dict,
 }
 SEARCH: Schema = {"beam": int, "alpha": float, "extra_length": int}
-# What an evaluation holds beside that, by the score that tells its kind.
+# What else an evaluation holds, by the score that tells its kind.
 SCORES = {
     "sacrebleu": SEARCH | dict.fromkeys((*TABLED, "perplexity"), float),
     "f1": SEARCH | dict.fromkeys(PARSING, float),
@@ -54,7 +54,7 @@ SCORES = {
 
 
 def without_flags(command: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Returns a command without these flags and their values, as in --NAME=VALUE, --NAME VALUE, or --NAME alone."""
+    """Returns a command without these flags and their values, as in --NAME=VALUE, --NAME VALUE, or just --NAME."""
     kept = []
     drops_value = False
     for argument in command:
@@ -122,8 +122,8 @@ class RunRecord(NamedTuple):
 class Records(NamedTuple):
     """Everything below some folders: runs, reports of `train.compile`, records of `paper.table1`, and what is damaged.
 
-    The records of `paper.table1`, `layers`, are oldest first. `of_studies` are records that name their `study`, which
-    alone knows their form.
+    The records of `paper.table1`, `layers`, are oldest first. `of_studies` are records that name their `study`, the
+    only code that knows their form.
     """
 
     runs: list[RunRecord]
@@ -154,7 +154,7 @@ def find_records(*folders: Path) -> Records:
 
 
 def _json_files(folder: Path) -> Iterator[Path]:
-    """Yields the files in which there may be something to read: of a run's folder, its config alone."""
+    """Yields the files in which there may be something to read: of a run's folder, only its config."""
     for place, folders, files in walk(folder):
         is_run = "config.json" in files
         without_runs = _OF_A_RUN if is_run else set()
@@ -166,7 +166,7 @@ def _json_files(folder: Path) -> Iterator[Path]:
             yield place / "config.json"
         else:
             yield from sorted(place / name for name in files if name.endswith((".json", ".jsonl")))
-        # Of links only those to runs are followed, since others may lead anywhere.
+        # Only links to runs are followed, since others may lead anywhere.
         for name in folders:
             config = place / name / "config.json"
             if (place / name).is_symlink() and config.is_file():
@@ -180,7 +180,7 @@ def _read(path: Path, records: Records, of_studies: list[dict[str, Any]]) -> Non
         return
     lines = read_json_lines(path, object) if path.suffix == ".jsonl" else [read_json(path, object)]
     contents = [content for content in lines if isinstance(content, dict)]
-    # Of a damaged file nothing is added: half of its seeds would look like a row that has run.
+    # Nothing is added from a damaged file: half of its seeds would look like a row that has run.
     records.runs.extend([recorded_run(path, content) for content in contents if content.keys() >= _OF_A_RECORD])
     for content in contents:
         if {"name", "arguments", "report"} <= content.keys():
@@ -203,7 +203,7 @@ def read_run(folder: Path) -> RunRecord:
     launches = _read_launches(folder / "run.json")
     metrics = read_metrics(folder)
     updates = [record for record in metrics if record["kind"] == "train"]
-    steps = max((record["step"] for record in metrics), default=0)  # the last ones may be in no line of their own
+    steps = max((record["step"] for record in metrics), default=0)  # the last ones may have no separate line
     seconds = updates[-1]["seconds"] if updates else 0.0
     validations = [record for record in metrics if record["kind"] == "valid"]
     evaluations = [_read_evaluation(path) for path in sorted((folder / "evaluations").glob("*.json"))]
@@ -221,9 +221,9 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRecord] = ()) -> Evaluation:
-    """Returns a run's newest evaluation of `split`: alone, or in the ensemble with these other runs.
+    """Returns a run's newest evaluation of `split`: by itself, or in the ensemble with these other runs.
 
-    An ensemble is known by the parameters of its members, and these by the newest evaluation of each alone.
+    An ensemble is known by the parameters of its members, and these by each one's newest single evaluation.
 
     Raises:
       UserError: the split has not been evaluated, by the ensemble or by one of its members.
@@ -231,8 +231,8 @@ def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRec
     members: list[str] = []
     if others:
         for member in (run_record, *others):
-            alone = newest_evaluation(member, split)
-            members.append(alone.scores["params_sha256"])
+            single = newest_evaluation(member, split)
+            members.append(single.scores["params_sha256"])
     evaluations = [
         evaluation
         for evaluation in run_record.evaluations
@@ -263,7 +263,7 @@ def _read_launches(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    """Returns None for a file of another kind, such as that of `paper.heads`."""
+    """Returns None for a file of another kind, such as `paper.heads` writes."""
     scores = read_json(path, dict)
     kinds = SCORES.keys() & scores.keys()
     if "members" in scores:
@@ -279,7 +279,7 @@ def _read_evaluation(path: Path) -> Evaluation | None:
 
 
 def _problem(path: Path, config: dict[str, Any], done: int, validations: list[dict[str, Any]]) -> str:
-    """Returns why a run made only `done` of its updates, as its sweep says, if it is of one.
+    """Returns the reason, from its sweep if it has one, that a run made only `done` of its steps.
 
     Returns "" if it made all, or if its patience has ended.
     """
@@ -323,7 +323,7 @@ def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
 
 
 def save(path: Path, record: dict[str, Any]) -> None:
-    """Writes a record into a file of records, in place of one of the same name; the file need not exist.
+    """Writes a record into a file of records, replacing one of the same name; the file need not exist.
 
     Raises:
       UserError: the file is damaged, or cannot be written.
@@ -338,7 +338,7 @@ def save(path: Path, record: dict[str, Any]) -> None:
 
 
 def lines_of(path: Path, name: str) -> Path:
-    """Returns the file of the translations of a record, which need not exist: NAME.txt beside the file of records."""
+    """Returns the file of the translations of a record, which need not exist: NAME.txt next to the file of records."""
     return path.parent / f"{name}.txt"
 
 

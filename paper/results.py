@@ -7,10 +7,10 @@
     python -m paper.results                                     # rewrites the tables in README.md and docs/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
-(versions, git commit, device, processor), how long it trained, its validations, by how many nats its loss may differ
-when it is trained again, and the SHA-256 of its translations; --translations saves those too, as NAME.txt beside the
-file, for paired tests. Files are named from the home (~/) or from beside the project (../), not by a folder of one
-machine. A run is refused if its training has not ended, and if its code cannot be checked out again: uncommitted
+(versions, git commit, device, CPU), how long it trained, its validations, by how many nats its loss may differ
+when it is trained again, and the SHA-256 of its translations; --translations also saves the translations, as NAME.txt
+next to the file, for paired tests. Files are named from the home (~/) or the project's parent (../), not by a folder
+of one machine. A run is refused if its training has not ended, and if its code cannot be checked out again: uncommitted
 changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the latter all the
 same, and every table marks it with a dagger.
 
@@ -73,7 +73,7 @@ def make_record(
 ) -> dict[str, Any]:
     """Returns the record of the newest evaluation of `split` by a run, or by the ensemble of it and `others`.
 
-    Of an ensemble the record is the first run's, but for the minutes, which are those of all.
+    An ensemble's record is the first run's, but for the minutes, which are the sum over all.
 
     Raises:
       UserError: a folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
@@ -122,9 +122,9 @@ def write_record(
     allow_dirty: bool,
     others: Sequence[Path] = (),
 ) -> None:
-    """Writes the record NAME of a run into a file of records and, if wanted, its translations as NAME.txt beside it.
+    """Writes the record NAME of a run into a file of records and, if wanted, its translations as NAME.txt next to it.
 
-    Those of the record that it replaces are removed. With `others` it is that of their ensemble.
+    The translations of the record that it replaces are removed. With `others` it is their ensemble's record.
 
     Raises:
       UserError: a run has not ended, there are no translations to save, or as `make_record`.
@@ -146,7 +146,7 @@ def write_record(
 
 
 def _without_this_machine(part: Any) -> Any:
-    """Returns a part of a record whose paths begin at the home, "~/", or beside the project, "../", where they can."""
+    """Returns a part of a record whose paths begin at the home, "~/", or the project's parent, "../", if possible."""
     if isinstance(part, dict):
         return {key: _without_this_machine(value) for key, value in part.items()}
     if isinstance(part, list):
@@ -178,7 +178,7 @@ def table(records: dict[str, RunRecord]) -> str:
         record = records[name]
         (evaluation,) = record.evaluations
         scores = evaluation.scores
-        # A run whose text is lower-cased never writes a capital: what readings with case say of it is of case alone.
+        # A run whose text is lower-cased never writes a capital: its scores with case would measure only case.
         cased = {key for key, signature in scores["signatures"].items() if "case:mixed" in signature}
         left_out = cased if _lowers(record) else set()
         readings = ["" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()]

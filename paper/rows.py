@@ -62,7 +62,7 @@ def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
 
 
 def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
-    """Returns notes that name rows: those of one seed, and for each caveat those with a dagger for it."""
+    """Returns notes that name rows: with one seed only, and for each caveat the rows with its dagger."""
     notes: list[str] = []
     lone = [name for name, row in rows.items() if len(row.scored) == 1]
     if lone:
@@ -99,7 +99,7 @@ def load(name: str) -> ConfigDict:
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what makes a run the one it is: every key that is not `FREE`, and patience, by its dotted name."""
+    """Returns a run's identity: every key that is not `FREE`, and patience, by its dotted name."""
     flat_config = flat(config)
     fixed = {key: value for key, value in flat_config.items() if not key.startswith(FREE)}
     fixed[PATIENCE] = flat_config[PATIENCE]  # it may end a run early
@@ -148,7 +148,7 @@ def row_runs(
     An evaluation counts if it has `measure`, was made on the row's text after all updates, and has the average of
     checkpoints, the beam and the length penalty of the row's config; if checkpoints are averaged, they must
     have been saved as often as the row says. It must also be of an ensemble of exactly `members` runs, which is listed
-    under its first member's seed; 1 is a run alone. A run that began with the parameters of another (--init) counts if
+    under its first member's seed; 1 is a single run. A run that began with the parameters of another (--init) counts if
     `begun`, and only then.
     """
     config = as_json(load(name))
@@ -219,7 +219,7 @@ def _fitting(runs: list[RunRecord], config: dict[str, Any], split: str, measure:
 def _is_searched_alike(scores: dict[str, Any], run: RunRecord, config: dict[str, Any]) -> bool:
     """Returns whether an evaluation has the length penalty and the stopping of the row.
 
-    An older record does not name them: its length penalty was that of its run, and its search exact.
+    An older record does not name them: its length penalty was its run's, and its search exact.
     """
     penalty = scores.get("length_penalty", run.config["decode"]["length_penalty"])
     stopping = scores.get("stopping", "exact")

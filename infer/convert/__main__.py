@@ -15,7 +15,7 @@ python -m infer.convert --from=safetensors:exported --workdir=runs/again
 --from=huggingface:DIR a folder of transformers: Marian (opus-mt) and Pegasus, T5, BART, GPT-2 as a language model,
                        BERT as a masked one, ViT as a classifier of images; and mBART-50, M2M100 and NLLB, to translate
                        between two of their languages, --languages=eng_Latn,deu_Latn
---from=fairseq:FILE    a checkpoint of fairseq's Transformer, with dict.LANGUAGE.txt and bpecodes beside it
+--from=fairseq:FILE    a checkpoint of fairseq's Transformer, next to dict.LANGUAGE.txt and bpecodes
 --from=ctranslate2:DIR a CTranslate2 encoder-decoder, its subwords given as --tokenizer=sentencepiece:FILE, or
                        sentencepiece:SOURCE,TARGET; by default a sentencepiece model in DIR, or tokens between blanks
 
@@ -31,7 +31,7 @@ from absl import flags
 
 from vaswani.errors import UserError
 from vaswani.files import local_path
-from vaswani.infer.convert.folders import make_run, needed, new_folder
+from vaswani.infer.convert.folders import make_run, new_folder, requires_package
 from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import open_run
 
@@ -80,7 +80,7 @@ def main(options: Any) -> None:
 
 def export(options: Any) -> None:
     """Writes the run of the flags in the format --to. Its packages are looked for before the run is opened."""
-    with needed(f"--to={options.to}"):
+    with requires_package(f"--to={options.to}"):
         form = importlib.import_module(f"vaswani.infer.convert.{options.to}")
         save = form.write
         if options.quantization == "bfloat16":
@@ -90,7 +90,7 @@ def export(options: Any) -> None:
     # Only our own format holds a run of any task.
     task = None if options.to == "safetensors" else "translation"
     model_run = open_run(options.workdir, options.checkpoint, task)
-    with new_folder("output", options.output) as folder, needed(f"--to={options.to}"):
+    with new_folder("output", options.output) as folder, requires_package(f"--to={options.to}"):
         save(model_run, folder)
 
 
@@ -101,7 +101,7 @@ def read(source: str, workdir: str, languages: Sequence[str] = (), tokenizer: st
     """
     kind, _, path = source.partition(":")
     place = local_path(path, f"--from={source}")
-    with needed(f"--from={kind}"):
+    with requires_package(f"--from={kind}"):
         reader = importlib.import_module(f"vaswani.infer.convert.{IN[kind]}").read
         given = languages or tokenizer
         checkpoint = reader(place, given) if given else reader(place)

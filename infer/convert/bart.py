@@ -28,7 +28,7 @@ from vaswani.infer.convert.vocabulary import (
 from vaswani.infer.convert.weights import Weights
 
 _TABLE = "shared.weight=encoder.embed_tokens.weight=decoder.embed_tokens.weight=lm_head.weight  embed  v d\n"
-# Of those whose positions are learned; the first two rows of their tables are of no use.
+# For models with learned positions; the first two rows of their tables are of no use.
 _LEARNED = """
 {encoder,decoder}.embed_positions.weight             {source,target}_positions          l d
 {encoder,decoder}.layernorm_embedding.{weight,bias}  {source,target}_norm/{scale,bias}  d
@@ -59,7 +59,7 @@ class Vocabulary(NamedTuple):
 def read(folder: Path, sizes: dict[str, Any], weights: Weights, languages: Sequence[str] = ()) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
-    `languages` are the source's and the target's; without them, those of tokenizer_config.json.
+    `languages` are the source's and the target's; the default is in tokenizer_config.json.
 
     Raises:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.

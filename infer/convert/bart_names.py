@@ -21,7 +21,7 @@ SIDES = ("encoder", "decoder")
 EPSILON = 1e-5  # of their layer norm, fixed in transformers
 DEPARTURES: dict[str, Any] = {"norm_epsilon": EPSILON, "biases": True, "output_bias": True}
 BIAS = "final_logits_bias  output_bias  1 v"
-# Of transformers' config.json, by our fields of `model`.
+# Keys of transformers' config.json, by our fields of `model`.
 _KEYS = {
     "N": "encoder_layers",
     "d_model": "d_model",

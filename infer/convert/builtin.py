@@ -13,7 +13,7 @@ from vaswani.files import write_json, write_text
 from vaswani.infer.evaluate.sentences import Sentences, open_split
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.run.averaging import list_checkpoints
 from vaswani.run.builtin import WEIGHTS
 from vaswani.run.folder import as_json
@@ -38,7 +38,7 @@ def write(model_run: Run, folder: Path) -> None:
     if not all(np.isfinite(leaf).all() for leaf in rounded.values()):
         raise UserError(f"{model_run.workdir}: a parameter is too large for float16")
     sentences = open_split(model_run, "test")
-    decoding = chosen(model_run.config.decode)
+    decoding = make_decoding(model_run.config.decode)
     float16 = model_run._replace(params=jax.tree.map(_rounded, model_run.params))
     records = {}
     records["float32"], _ = evaluate(model_run, sentences, decoding)

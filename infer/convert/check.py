@@ -94,7 +94,7 @@ def widths_and_switches(config: ModelConfig) -> dict[str, Container]:
 
 
 def lengths(config: ModelConfig) -> dict[str, object]:
-    """Returns what a README says of rows: how long they may be, and where its example of greedy search ends."""
+    """Returns values for a README: the allowed length of rows, and the limit of its greedy search example."""
     limit = config.limit
     allowed = f"of at most {limit} subwords" if limit else "of any length"
     return {"lengths": allowed, "longest": min(limit or 50, 50)}
@@ -124,7 +124,7 @@ def named_pieces(tokenizer: Tokenizer) -> list[str]:
 
 
 def scored_pairs(model_run: Run) -> ScoredPairs:
-    """Returns a few sentences of the run's validation corpus, or if it is not there of `PAIRS`, scored by our model."""
+    """Returns some sentences of the run's validation corpus or, if that is missing, of `PAIRS`, scored by our model."""
     config = dataclasses.replace(model_run.model_config, dtype="float32", attention_impl="einsum")
     longest = min(LONGEST, config.limit or LONGEST)
     try:
@@ -159,7 +159,7 @@ def _padded(sentences: list[list[int]], width: int) -> np.ndarray:
 
 
 def penalty_note(engine: str, kind: str) -> str:
-    """Returns how the length penalty of `engine` differs from a run's, of the kind `config.decode.length_penalty`."""
+    """Compares, in a sentence, the length penalty of `engine` with a run's, `config.decode.length_penalty`."""
     ranking = f"{engine} ranks hypotheses by log p / n^alpha (n subwords, the end counted)"
     if kind == "power":
         return f"{ranking}, as the run does."
@@ -167,8 +167,8 @@ def penalty_note(engine: str, kind: str) -> str:
 
 
 def stopping_note(engine: str, stopping: str) -> str:
-    """Returns how the end of a search of `engine` differs from a run's, of the kind `config.decode.stopping`."""
-    end = f"{engine} ends a search once as many hypotheses have ended as the beam holds"
+    """Compares, in a sentence, the stopping rule of `engine` with a run's, `config.decode.stopping`."""
+    end = f"{engine} ends a search once as many hypotheses are finished as the beam holds"
     if stopping == "full":
         return f"{end}, as the run does."
     return f"{end}, the run once no hypothesis could still win (`--stopping=full` makes it do the same)."
@@ -179,7 +179,7 @@ def compare(
 ) -> float:
     """Reports the largest difference between our log-probabilities of subwords and an engine's `log_probs`.
 
-    Returns it, too. An error ends with the `advice`.
+    Also returns it. An error ends with the `advice`.
 
     Raises:
       UserError: it exceeds the tolerance, or is not a number.

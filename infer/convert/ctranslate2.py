@@ -37,8 +37,8 @@ from vaswani.run.parameters import flatten_params
 TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.3, "int16": 0.1, "int8": 1.0}
 COMPUTE = {"int16": "int16", "int8": "int8"}
 # Without VNNI oneDNN adds products of two bytes in 16 bits, which they may exceed; CTranslate2 takes it wherever the
-# processor is not Intel's.
-INT8_ADVICE = "; if this processor is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
+# CPU is not Intel's.
+INT8_ADVICE = "; if this CPU is not Intel's, try again with CT2_USE_MKL=1, whose int8 sums may be more exact"
 _POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "none")
 README = """A CTranslate2 model ({quantization}) {subwords}.
 
@@ -138,7 +138,7 @@ def _write_subwords(tokenizer: Tokenizer, folder: Path) -> tuple[str, ...]:
 
 
 def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str, names: tuple[str, ...]) -> None:
-    """Writes how to load and use the model; `names` are those of the sentencepiece models."""
+    """Writes how to load and use the model; `names` are the sentencepiece models'."""
     config = model_run.model_config
     decode = model_run.config.decode
     rows = config.limit or POSITION_ROWS
@@ -146,7 +146,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str,
     if names:
         subwords = "and its sentencepiece models, one of each language"
     if len(names) == 1:
-        subwords = "and its sentencepiece model, which is that of both languages"
+        subwords = "and its sentencepiece model, shared by both languages"
     load = [f'pieces = sentencepiece.SentencePieceProcessor(model_file="{name}")\n    ' for name in names]
     text = README.format(
         subwords=subwords,
@@ -168,7 +168,7 @@ def _write_readme(model_run: Run, folder: Path, quantization: str, compute: str,
 
 
 def _about_length(config: ModelConfig, rows: int) -> str:
-    """Returns what the README says of long sentences; `rows` is how many positions the tables have."""
+    """Returns the README's words on long sentences; `rows` is the number of positions in the tables."""
     if config.positions == "rope":
         return "may be of any length"
     result = "is translated inexactly" if config.positions == "alibi" else "is an error"
@@ -243,7 +243,7 @@ def _set(spec: Any, name: str, array: np.ndarray) -> None:
 
 
 def _position_table(config: ModelConfig) -> np.ndarray:
-    """Returns what is added at each position; without any, CTranslate2 would add sinusoids of its own."""
+    """Returns the vectors added at each position; without any, CTranslate2 would add its own sinusoids."""
     if config.positions == "none":
         return np.zeros((POSITION_ROWS, config.d_model), np.float32)
     return our_sinusoids(POSITION_ROWS, config.d_model)

@@ -52,7 +52,7 @@ class _Reader:
         taken = self._content[self._place : self._place + count]
         if len(taken) < count:
             raise UserError(
-                f"{self._path}: cut off: {count:,} bytes are expected at {self._place:,}, and the file has "
+                f"{self._path}: cut off: {count:,} bytes are expected at {self._place:,}, but it has "
                 f"{len(self._content):,}"
             )
         self._place += count
@@ -97,7 +97,7 @@ class _Reader:
 
 
 def read_file(path: Path) -> ModelFile:
-    """Returns what is in a `model.bin`, with aliases as variables of their own.
+    """Returns the contents of a `model.bin`, with aliases as separate variables.
 
     Raises:
       UserError: it cannot be read, is cut off or damaged, is of a newer version, or is another kind of file.
@@ -135,9 +135,9 @@ def read_file(path: Path) -> ModelFile:
 
 
 def weights_of(path: Path, variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the weights by name, float32: those of 8 or 16 bits divided by their scales, which are left out.
+    """Returns the weights by name, float32: 8-bit and 16-bit ones divided by their scales, which are left out.
 
-    Scalars, which are settings, are left out, too.
+    Scalars, which are settings, are also left out.
 
     Raises:
       UserError: a scale is missing, or does not fit.

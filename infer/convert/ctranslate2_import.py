@@ -49,8 +49,8 @@ _RULES = {
     "add_source_eos": BOOL,
     "layer_norm_epsilon": _EPSILON,
 }
-# Where a folder has sentencepiece models, of the source and of the target: transformers' names, those of the projects
-# that publish such models, and ours.
+# Names of the source's and target's sentencepiece models in a folder: transformers', those used by projects that
+# publish such models, and ours.
 _SUBWORDS = (
     ("source.spm", "target.spm"),
     ("src.spm.model", "tgt.spm.model"),
@@ -195,7 +195,7 @@ def _vocabulary_file(folder: Path, side: str) -> Path:
             path = folder / f"{name}_vocabulary.{ending}"
             if path.is_file():
                 return path
-    raise UserError(f"{folder}: neither shared_vocabulary.json nor {side}_vocabulary.json is there, nor one in .txt")
+    raise UserError(f"{folder}: has neither shared_vocabulary.json nor {side}_vocabulary.json, nor one in .txt")
 
 
 def _lines(path: Path) -> list[str]:
@@ -252,7 +252,7 @@ def _tokenizer(
 
 
 def _subword_tokenizer(pieces: list[str], source: bytes, target: bytes, source_eos: bool) -> Tokenizer:
-    """Returns a sentencepiece model alone, if it has our ids of these pieces, as those that were exported here."""
+    """Returns a plain sentencepiece model if it has our ids of these pieces, as our exports do."""
     try:
         tokenizer = Tokenizer(source)
         if source == target and source_eos and named_pieces(tokenizer) == pieces:

@@ -71,7 +71,7 @@ class Opened(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, variables: Mapping[str, np.ndarray]) -> "Opened":
-        """Returns what a file at `path` holds; raises `UserError` if rounded weights have no scales."""
+        """Returns the contents of the file at `path`; raises `UserError` if rounded weights have no scales."""
         return cls(path, variables, Settings(path, variables), Weights(path, weights_of(path, variables)))
 
 
@@ -88,7 +88,7 @@ def read_params(opened: Opened, model: ConfigDict, heads: int, epsilon: float | 
       opened: the file.
       model: the group `model` of a config that has its defaults.
       heads: how many there are, if the settings do not say so.
-      epsilon: that of layer norm; None for the default, which depends on its kind.
+      epsilon: layer norm's; None for the default, which depends on its kind.
 
     Raises:
       UserError: a weight or a setting is missing or wrong, or is of a kind that our model lacks.
@@ -144,7 +144,7 @@ def _set_sizes(opened: Opened, model: ConfigDict, heads: int) -> None:
     model.d_v = model.d_k
     shared = settings.alike("multi_query", 0) or settings.alike("multi_query_attention", 0)
     if shared or settings.alike("num_heads_kv", model.h) != model.h:
-        raise UserError(f"{path}: its heads share keys (multi_query, num_heads_kv); here each has its own")
+        raise UserError(f"{path}: its heads share keys (multi_query, num_heads_kv); in our models each has its own")
 
 
 def _set_scales(opened: Opened, model: ConfigDict) -> None:
@@ -178,7 +178,7 @@ def _activation(opened: Opened) -> str:
     if name and "encoder/layer_0/ffn/linear_0_noact/weight" in opened.weights:
         name = _GATED.get(name)
     if name is None:
-        raise UserError(f"{opened.path}: activation number {number}, alone or as a gate, is none of ours")
+        raise UserError(f"{opened.path}: activation number {number}, with or without a gate, is none of ours")
     return name
 
 
@@ -205,7 +205,7 @@ def _narrow_heads(params: dict[str, np.ndarray], settings: Settings, model: Conf
         relative = np.float32(factor * model.d_k**0.5)
         params |= {path: relative * params[path] for path in of_keys if _last(path) in ("wq", "bq")}
 
-    # Of values, in [d,h,e] and [h,e], and of outputs, in [h,e,d].
+    # Values' weights are [d,h,e] and [h,e], outputs' [h,e,d].
     of_values = [path for path in params if _last(path) in ("wv", "bv")]
     outputs = [path for path in params if _last(path) == "wo"]
     is_used_e = np.zeros(model.d_v, bool)

@@ -40,7 +40,7 @@ decoder/layer_{n}/ffn/layer_norm/{gamma,beta}             decoder/layer_{n}/norm
 
 
 def our_sinusoids(rows: int, d_model: int) -> np.ndarray:
-    """Returns the paper's sinusoids as a table, which is what CTranslate2 takes in place of its own."""
+    """Returns the paper's sinusoids as a table, which CTranslate2 takes instead of its own."""
     return np.array(sinusoids(jnp.arange(rows)[None], d_model)[0])
 
 

@@ -1,4 +1,4 @@
-"""fairseq's Transformer: a checkpoint file, with the dictionaries and the codes of its subwords beside it."""
+"""fairseq's Transformer: a checkpoint file, next to the dictionaries and the codes of its subwords."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ from vaswani.infer.convert.settings import BOOL, SIZE, Rule, activation_of, conf
 from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from vaswani.infer.convert.weights import Weights
 
-SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file has the rest
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file lists the rest
 _OVERWRITE = " #fairseq:overwrite"
 PAD = 1
 EOS = 2
@@ -87,7 +87,7 @@ _KEYS = {
     "h": "encoder_attention_heads",
     "tie_embeddings": "share_all_embeddings",
 }
-# Its epsilon is that of PyTorch's layer norm.
+# Its epsilon is PyTorch's layer norm's.
 _DEPARTURES = {"positions": "learned", "biases": True, "output_bias": True, "norm_epsilon": 1e-5}
 
 
@@ -99,7 +99,7 @@ def _is_table_length(value: Any) -> bool:
     return SIZE.fits(value) and value <= 2**17
 
 
-_LANGUAGE = Rule(_is_language, "the name of a language, or be told by a file beside it, as train.en-de.en.bin")
+_LANGUAGE = Rule(_is_language, "the name of a language, or be told by a file next to it, as train.en-de.en.bin")
 TABLE_LENGTH = Rule(_is_table_length, "a whole number from 1 to 2^17")
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
@@ -234,7 +234,7 @@ def modern(source: Path, arrays: dict[str, np.ndarray]) -> Weights:
     """Returns the parameters under today's names: old files stack q, k and v, and number the layer norms.
 
     Raises:
-      UserError: one is there under both names.
+      UserError: a parameter has both names.
     """
     unstacked: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
@@ -267,7 +267,7 @@ def _unstacked(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
 def sinusoids(positions: int, d_model: int, first: int = FIRST_POSITION) -> np.ndarray:
     """Returns fairseq's table: sines, then cosines, of d/2 frequencies of which the last is exactly 1/10,000.
 
-    It is tensor2tensor's and OpenNMT's, too, with another position as the `first`.
+    tensor2tensor and OpenNMT have the same, with another position as the `first`.
     """
     half = d_model // 2
     frequencies = np.exp(np.arange(half) * -(np.log(10_000.0) / (half - 1)))
@@ -324,8 +324,8 @@ def _rows(folder: Path, words: list[str]) -> list[int]:
 def _subword(line: str, where: str) -> str:
     """Returns the subword of a line of a dictionary, which a count follows.
 
-    A flag may follow, too, which says that the subword is there a second time; of both a text has the last, as it has
-    with older versions of fairseq, without the flag.
+    A flag may also follow, which says that the subword is a duplicate; a text uses the last one, as it does without the
+    flag in older versions of fairseq.
 
     Raises:
       UserError: there is no count; the message begins with `where`.
@@ -340,7 +340,7 @@ def _codes(folder: Path) -> Path:
     for name in CODES:
         if (folder / name).is_file():
             return folder / name
-    raise UserError(f"{folder}: the codes of byte-pair encoding are not there; name their file {CODES[0]}")
+    raise UserError(f"{folder}: the codes of byte-pair encoding are missing; name their file {CODES[0]}")
 
 
 def _lines(path: Path) -> list[str]:

@@ -104,7 +104,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 @contextmanager
-def needed(flag: str) -> Iterator[None]:
+def requires_package(flag: str) -> Iterator[None]:
     """Turns the absence of an optional package into one line that says how to install it."""
     try:
         yield
@@ -116,7 +116,7 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
     """Writes a new run with one checkpoint, and no optimiser's state.
 
     Raises:
-      UserError: the parameters are not those of the config's model, or the folder cannot be made.
+      UserError: the parameters do not fit the config's model, or the folder cannot be made.
     """
     config = imported.config
     config.decode.checkpoint = "latest"
@@ -135,7 +135,7 @@ def make_run(workdir: str | Path, imported: Imported) -> None:
 
 
 def check_shapes(imported: Imported) -> None:
-    """Raises `UserError` unless names and shapes of the parameters are those of the config's model."""
+    """Raises `UserError` unless the parameters' names and shapes fit the config's model."""
     expected = named_shapes(shapes(imported.config, imported.tokenizer))
     actual = named_shapes(imported.params)
     for name in sorted(expected.keys() | actual.keys()):

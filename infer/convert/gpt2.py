@@ -58,7 +58,7 @@ _IGNORED = (r"h\.\d+\.attn\.(bias|masked_bias)",)
 def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
-    Its one special token ends a text and begins one: it is our EOS, and our PAD, BOS and UNK have its vector, too, and
+    Its one special token ends a text and begins one: it is our EOS, and our PAD, BOS and UNK also have its vector, and
     next to none of its probability. If another token begins a text, BOS has the vector of that one.
 
     Raises:

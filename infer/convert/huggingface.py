@@ -61,7 +61,7 @@ def weights(folder: Path) -> Weights:
     if path.is_file():
         return Weights(path, pytorch.arrays(pytorch.load(path), path))
     raise UserError(
-        f"{folder}: neither {NAME}, nor {INDEX} of several files, nor pytorch_model.bin is there; several .bin files "
+        f"{folder}: has neither {NAME}, nor {INDEX} of several files, nor pytorch_model.bin; several .bin files "
         "are not read"
     )
 

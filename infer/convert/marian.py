@@ -55,7 +55,7 @@ lm_head.weight                     softmax       v d
 POSITIONS = 1024
 TOLERANCE = 1e-2  # of a subword's log-probability; ours has another epsilon, 1e-6 by default
 POSITION_TOLERANCE = 1e-2  # of a sine: what bfloat16 rounds it by, and more
-README = """A Transformer as {model} of transformers, and its sentencepiece model, which is that of both languages.
+README = """A Transformer as {model} of transformers, and its sentencepiece model, shared by both languages.
 
     from transformers import {model}, MarianTokenizer
     tokenizer, model = MarianTokenizer.from_pretrained("."), {model}.from_pretrained(".")
@@ -255,7 +255,7 @@ def _our_params(
 ) -> dict[str, Any]:
     """Returns our parameters, and turns off in `cfg.model` the biases that are all zero.
 
-    `source_rows` are those of a source with a vocabulary of its own.
+    `source_rows` are the source's, if it has a separate vocabulary.
     """
     config = cfg.model
     depths = (config.N, config.N_decoder or config.N)
@@ -272,7 +272,7 @@ def _our_params(
 def _embeddings(weights: Weights, tied: bool, shared: bool) -> str:
     """Returns the table of their one embedding, or with no ties of both sides' and the softmax's; and of the bias.
 
-    Of a source with a vocabulary of its own, not `shared`, only the target's can be tied to the softmax.
+    With separate vocabularies, not `shared`, only the target's can be tied to the softmax.
     """
     bias = BIAS if "final_logits_bias" in weights else ""
     if tied:
@@ -302,7 +302,7 @@ def _sinusoids(positions: int, d_model: int) -> np.ndarray:
 
 
 def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
-    """Returns the tokenizer of `pieces`: a sentencepiece model alone, if it is that of both sides and has our ids."""
+    """Returns the tokenizer of `pieces`: a plain sentencepiece model, if both sides share it and it has our ids."""
     source, target = _sentencepiece(folder)
     try:
         tokenizer = Tokenizer(source)

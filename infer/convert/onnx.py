@@ -25,7 +25,7 @@ from vaswani.infer.convert.check import (
 from vaswani.infer.convert.onnx_graph import OPSET, decoder, encoder
 from vaswani.infer.runs import Run
 
-LARGEST = 2**31 - 2**24  # bytes of parameters: a file has less than 2 GiB
+LARGEST = 2**31 - 2**24  # bytes of parameters: a file is limited to 2 GiB
 TOLERANCE = 1e-4
 README = """A Transformer as two ONNX graphs (opset {opset}), for any number of rows {lengths}:
 

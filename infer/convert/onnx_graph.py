@@ -139,7 +139,7 @@ class Graph:
         return self.norm(params["final_norm"], x_btd) if c.norm == "pre" else x_btd
 
     def mask(self, queries: Rows, keys: Rows, *, causal: bool) -> str:
-        """Returns which queries attend to which keys [b,1,t,s]: real ones to real ones, padding to padding."""
+        """Returns the mask [b,1,t,s], True where a query attends to a key: real to real, padding to padding."""
         real_bt1 = self.add("Unsqueeze", queries.real_bt, [2])
         real_b1s = self.add("Unsqueeze", keys.real_bt, [1])
         mask_bts = self.add("Equal", real_bt1, real_b1s)
@@ -150,7 +150,7 @@ class Graph:
         return self.add("Unsqueeze", mask_bts, [1])
 
     def bias(self, params: dict[str, Any], rows: Rows, *, causal: bool) -> str | None:
-        """Returns what ALiBi or T5's positions add to the logits of self-attention."""
+        """Returns the bias that ALiBi or T5's positions add to the logits of self-attention."""
         c = self.config
         if c.positions not in ("alibi", "t5"):
             return None

@@ -11,7 +11,7 @@ from vaswani.errors import UserError, format_value
 
 
 def load(path: Path, allowed: Sequence[Callable | tuple[Callable, str]] = ()) -> Any:
-    """Returns what a file of `torch.save` holds: arrays, plain values, and objects of the `allowed` classes.
+    """Returns the contents of a `torch.save` file: arrays, plain values, and objects of the `allowed` classes.
 
     A class paired with a name stands in for whatever the file calls by that name.
 

@@ -44,7 +44,7 @@ def write(model_run: Run, folder: Path) -> None:
 
 
 def read(folder: Path) -> Imported:
-    """Returns what `write` wrote.
+    """Returns the exported run.
 
     Raises:
       UserError: a file is missing or damaged.
@@ -62,7 +62,7 @@ def read(folder: Path) -> Imported:
     weights = Weights(folder / NAME, params)
     config = read_config(folder)
     deepest = max(config.model.N, config.model.N_encoder, config.model.N_decoder)
-    layers = 1 if config.model.share_layers else deepest  # that have parameters of their own
+    layers = 1 if config.model.share_layers else deepest  # that have separate parameters
     weights.check_layers(layers)
     tokenizer = None
     if not task_of(config.task).images:

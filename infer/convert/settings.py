@@ -89,7 +89,7 @@ def configure(
 
 
 def obey(source: object, settings: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    """Raises `UserError` unless each setting that `rules` names is there and has a value that its rule allows."""
+    """Raises `UserError` unless each setting that `rules` names exists, with a value that its rule allows."""
     for key, rule in rules.items():
         if key not in settings:
             raise UserError(f"{source}: damaged: it has no {key!r}")

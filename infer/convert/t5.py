@@ -80,7 +80,7 @@ _IGNORED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_b
 def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     """Returns the model of a folder, given its config.json and its weights.
 
-    The token that starts a target is that of padding there; here BOS has its vector.
+    T5 starts a target with padding; our BOS has its vector.
 
     Raises:
       UserError: a weight or a file is missing or wrong, or the model has an unsupported setting.
@@ -90,7 +90,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     sizes.setdefault("eos_token_id", 1)
     sizes.setdefault("decoder_start_token_id", sizes["pad_token_id"])
     sizes.setdefault("feed_forward_proj", "relu")
-    # The scale of v1.0 is that of ties; today's transformers say so by a key of its own.
+    # In v1.0 tied embeddings imply the scale; today's transformers have a separate key for it.
     sizes.setdefault("tie_word_embeddings", True)
     sizes.setdefault("scale_decoder_outputs", sizes["tie_word_embeddings"])
     obey(path, sizes, _RULES)

@@ -5,9 +5,9 @@ A table is text; GPT-2's has this row:
     h.{n}.attn.c_attn.weight    decoder/layer_{n}/self_attention/wq+wk+wv    d 3hk
 
 - The name there: {n} is the number of a layer, {side} is encoder or decoder, {q,k} is either of these, and so in our
-  path. With `=` between them, several names are copies of one weight: a file has at least one.
+  path. With `=` between them, several names are copies of one weight: a file holds at least one.
 - Our path (`run.parameters.flatten_params`): with `+`, several parameters lie side by side there.
-- The axes there, in the letters of our own (`AXES`): `hk d` is a matrix with a row for each head and entry of it. A
+- The axes there, in our letters (`AXES`): `hk d` is a matrix with a row for each head and entry of it. A
   digit is a size, as of an axis that ours lacks, or of how many parameters lie side by side.
 """
 
@@ -24,7 +24,7 @@ from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 
 # Our axes: d model (and D, the same), h heads, k and e their keys and values, f feed-forward, v vocabulary,
-# u that of a source, l positions, r buckets of distances, c classes.
+# u a source's, l positions, r buckets of distances, c classes.
 AXES = {
     "source_embed": "ud",
     **dict.fromkeys(("embed", "target_embed", "softmax"), "vd"),
@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
     @property
     def our_letters(self) -> str:
-        """Our axes, behind that of the parameters that lie side by side."""
+        """Our axes, preceded by the number of parameters that lie side by side."""
         axes = AXES[self.paths[0].rpartition("/")[2]]
         return f"{len(self.paths)}{axes}" if len(self.paths) > 1 else axes
 
@@ -117,7 +117,7 @@ def read(
 ) -> dict[str, np.ndarray]:
     """Returns our parameters by path.
 
-    An axis of a letter without a size has that of the first weight which has the letter. `order` has, for each entry of
+    A letter without a size takes it from the first weight with an axis of that letter. `order` has, for each entry of
     their d, its place in ours.
 
     Raises:

@@ -15,7 +15,7 @@ from vaswani.infer.convert.settings import ID
 from vaswani.infer.convert.table import AXES
 from vaswani.read_json import read_json
 
-# Added to the logit of a special symbol that has no row of its own there and is given another's: its probability is
+# Added to the logit of a special symbol that has no row there and is given another's: its probability is
 # then a float32's resolution of the other's.
 COPY_BIAS = -30.0
 
@@ -53,7 +53,7 @@ def with_our_rows(
 ) -> dict[str, Any]:
     """Returns the parameters of a model in which those with an axis of ids have our ids.
 
-    `source_rows` are those of a source with a vocabulary of its own.
+    `source_rows` are the source's, if it has a separate vocabulary.
 
     Raises:
       UserError: there is not an embedding for each of their ids, which are those in `rows`, or there are more.
@@ -72,7 +72,7 @@ def with_our_rows(
 
 
 def our_pieces(rows: Sequence[int], piece_of: Mapping[int, str]) -> list[str]:
-    """Returns our vocabulary, in which a piece without a name, or with that of a special symbol, is called `<ID>`."""
+    """Returns our vocabulary, in which a piece without a name, or named like a special symbol, is called `<ID>`."""
     pieces = list(SPECIALS)
     for row in rows[len(SPECIALS) :]:
         piece = piece_of.get(row, "")
@@ -88,7 +88,7 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     Without tokenizer.json it is what transformers' class `kind` makes of the files `older`.
 
     Raises:
-      UserError: neither is there, or one that is cannot be read, or the files `older` are of another class.
+      UserError: neither exists, or one cannot be read, or the files `older` are of another class.
     """
     from tokenizers import Tokenizer
 
@@ -96,9 +96,7 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     paths = [modern] if modern.is_file() else [folder / name for name in older]
     path = paths[0]
     if not path.is_file():
-        raise UserError(
-            f"{folder}: neither tokenizer.json nor {older[0]} is there; save the model's tokenizer into it, too"
-        )
+        raise UserError(f"{folder}: has neither tokenizer.json nor {older[0]}; also save the model's tokenizer there")
     if path != modern:
         _check_class(folder, kind)
     try:
@@ -130,7 +128,7 @@ def _check_class(folder: Path, kind: str) -> None:
 
 
 def tokenizer_settings(folder: Path, name: str = "tokenizer_config.json") -> dict[str, Any]:
-    """Returns what a file says of a folder's tokenizer; nothing if it is not there."""
+    """Returns the settings of a folder's tokenizer; nothing if there is no such file."""
     path = folder / name
     return read_json(path, dict) if path.is_file() else {}
 

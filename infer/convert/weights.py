@@ -64,7 +64,7 @@ class Weights:
         return array
 
     def take_tied(self, names: Iterable[str], *shape: int) -> np.ndarray:
-        """Returns the one weight that a model uses in several places, of which a file has one copy or several.
+        """Returns the one weight that a model uses in several places, of which a file holds one copy or several.
 
         Raises:
           UserError: there is no copy, two differ, or as `take`.

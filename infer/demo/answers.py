@@ -16,7 +16,7 @@ from vaswani.infer.attention.page import as_json
 from vaswani.infer.demo.training import EXAMPLES, examples, languages, marked, training_words
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Decoding, chosen
+from vaswani.infer.translate.options import Decoding, make_decoding
 from vaswani.infer.translate.translator import Hypothesis, Translator, source_sentences
 from vaswani.keys import short_names
 from vaswani.run.averaging import named_steps
@@ -62,7 +62,7 @@ class Demo:
         for run, name in zip(runs, short_names(paths, separator="/"), strict=True):
             beam = max(NBEST, options["beam"] or run.config.decode.beam)
             search = options | {"beam": beam}
-            decoding = chosen(run.config.decode, **search, nbest=NBEST)
+            decoding = make_decoding(run.config.decode, **search, nbest=NBEST)
             translator = Translator(run.model_config, run.tokenizer, decoding)
             on_device = run._replace(params=place_params(data_mesh(), finite(run)))
             words = reader.submit(training_words, run.config)

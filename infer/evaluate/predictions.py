@@ -1,4 +1,4 @@
-"""How well a run predicts what its task asks: hidden tokens, classes of texts, classes of images."""
+"""How well a run predicts what its task asks: masked tokens, classes of texts, classes of images."""
 
 import time
 from collections.abc import Callable
@@ -61,9 +61,9 @@ def total(sums: Callable[[dict, Batch], Float[Array, "3"]], mesh: Mesh, params: 
 def evaluate(model_run: Run, split: str, task: str | None = None) -> dict[str, Any]:
     """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
-    `nll` is in nats a prediction and `accuracy` the share that the likeliest token or class gets right. What is hidden
-    of a text is the same each time, and `perplexity` is that of a hidden token. Of spans, each token is predicted given
-    those before it; their sentinels and EOS count as tokens. `task` is the run's by default.
+    `nll` is in nats a prediction and `accuracy` the share that the likeliest token or class gets right. The same tokens
+    are masked each time, and `perplexity` is a masked token's. For spans, each token is predicted given those before
+    it; their sentinels and EOS count as tokens. `task` is the run's by default.
 
     Raises:
       UserError: there is no such corpus, the run does not read such corpora, or a line is longer than the learned

@@ -26,7 +26,7 @@ _LONGEST_SPLIT = 50  # characters of a corpus's specification: a file's name has
 
 
 def provenance(model_run: Run, data: str, split: str, others: Sequence[Run] = ()) -> dict[str, Any]:
-    """Returns what every record says about the parameters, the data, the machine and the time.
+    """Returns every record's entries about the parameters, the data, the machine and the time.
 
     With `others` it is of an ensemble: `members` are the hashes of each one's parameters.
     """
@@ -57,8 +57,7 @@ def report(
     """Saves the record in the run with the lines, writes the lines to --output, and prints the record.
 
     `options` are the flags; with --json the record is printed as JSON. Only process 0 does so. If the run cannot be
-    written to, a note says so. What can be written is there before anything is printed, for standard output may have
-    been closed.
+    written to, a note says so. Files are written before anything is printed, for standard output may have been closed.
 
     Raises:
       UserError: --output cannot be written; the record is printed all the same.
@@ -80,7 +79,7 @@ def report(
 def _kept(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: str, kind: str) -> str:
     """Saves the record and the lines in the run; returns a note that says where, or why they cannot be."""
     if is_builtin(model_run.workdir):
-        return "note: a model that comes with the code is only read, so the record is not kept"
+        return "note: a bundled model is read-only, so the record is not saved"
     try:
         return f"kept in {save(model_run, record, lines, checkpoint, kind)}"
     except OSError as error:
@@ -98,8 +97,8 @@ def save(model_run: Run, record: dict[str, Any], lines: list[str], checkpoint: s
     """Writes `evaluations/NAME.json` and the lines, if any, as `NAME.txt`; repeating an evaluation replaces both.
 
     NAME begins with `kind`, if any, and has the split, the step, the checkpoint and, where they apply, the options of
-    the search and the row length. For an ensemble, the number of its members and a hash of them precede the split. A
-    hash of the data's whole specification follows it where the run's config does not name that data, or where NAME
+    the search and the sequence length. For an ensemble, the number of its members and a hash of them precede the split.
+    A hash of the data's whole specification follows it where the run's config does not name that data, or where NAME
     without one is taken by an evaluation on other data. What `ADDED` names is kept, if it is of the same parameters.
     """
     folder = model_run.workdir / "evaluations"

@@ -61,7 +61,7 @@ def open_files(source: str, reference: str) -> Sentences:
 
 
 def name_of(file: str) -> str:
-    """Returns what the sentences of a file are called, which is never the name of a split."""
+    """Returns a name for the sentences of a file, never the name of a split."""
     name = Path(file).name
     return f"file-{name}" if name in SPLITS else name
 
@@ -89,7 +89,7 @@ def translate(
 
 
 def about(sentences: Sentences, decoding: Decoding) -> dict[str, Any]:
-    """Returns what a record says about the sentences and the search."""
+    """Returns a record's entries about the sentences and the search."""
     return {
         "sentences": len(sentences.sources),
         "language": sentences.language,

@@ -46,11 +46,11 @@ def by_place(objective: Objective) -> Callable[[dict, TextBatch], tuple[Float[Ar
 def evaluate(model_run: Run, split: str, row_length: int | None = None) -> dict[str, Any]:
     """Returns the result record, of JSON values, of `split`: one of the run's config, or a corpus.
 
-    `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is that of a byte
-    of the UTF-8 text as the tokenizer normalises it, line feeds counted, which can be compared between vocabularies,
-    unless symbols are unknown: these are predicted as one and the same, and the signature has their number. Where
+    `nll` is in nats a token, every EOS counted, and `perplexity` its exponential. `perplexity_byte` is per byte of the
+    UTF-8 text as the tokenizer normalises it, line feeds counted, which can be compared between vocabularies, unless
+    symbols are unknown: these are predicted as one and the same, and the signature has their number. Where
     `data.batching` is window, rows of `row_length` tokens, by default `data.pack_length`, are scored independently,
-    without earlier context. `nll_by_position` is that of the first token of a row or line, of the second, and so on.
+    without earlier context. `nll_by_position` is for the first token of a row or line, for the second, and so on.
 
     Raises:
       UserError: there is no such text, a row is longer than the learned positions, or `row_length` is
@@ -100,7 +100,7 @@ def _bytes_of(corpus: Corpus, tokenizer: Tokenizer) -> int:
 
 
 def _signatures(corpus: Corpus, tokenizer: Tokenizer, unknown: int, row: int | None) -> dict[str, str]:
-    """Returns what the perplexities depend on, beside the model; `row` is the length of rows that have one."""
+    """Returns what else than the model the perplexities depend on; `row` is the length of rows, if fixed."""
     unit = tokenizer.units.removesuffix("s")
     if not corpus.characters:
         unit += "|eos:yes"

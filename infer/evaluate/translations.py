@@ -25,8 +25,7 @@ def score(
 ) -> dict[str, Any]:
     """Returns every score of `infer.scores.bleu`, the references' perplexity, and the `signatures` of all of them.
 
-    Those of `bleu.AS_IS` are among them if the runs write words. The perplexity is that of one run, or of the ensemble
-    of several.
+    They include `bleu.AS_IS` if the runs write words. The perplexity is of one run, or of the ensemble of several.
 
     Raises:
       ValueError: if the sides differ in length or are empty.
@@ -63,12 +62,12 @@ def _reference_scores(
 
 
 def _written_unit(tokenizer: Tokenizer) -> str:
-    """Returns what a run writes: "subword", "word" or "character"."""
+    """Returns the units that a run writes: "subword", "word" or "character"."""
     return tokenizer.units.rpartition(",")[2].removesuffix("s")
 
 
 def _with_signatures(scores: dict[str, Score]) -> dict[str, Any]:
-    """Returns the values by name, and beside them all `signatures`."""
+    """Returns the values by name, and also all `signatures`."""
     values = {name: score.value for name, score in scores.items()}
     return {**values, "signatures": {name: score.signature for name, score in scores.items()}}
 
@@ -82,11 +81,11 @@ def evaluate(
     has_oracle_length: bool = False,
     batch_tokens: int | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Returns the result record, of JSON values, and the translations; with `others`, those of an ensemble.
+    """Returns the result record, of JSON values, and the translations; with `others`, an ensemble's.
 
     `seconds` is the wall time of translation, compilation included; `tokens_per_second` counts output subwords, EOS
-    included. `perplexity` is that of `infer.scores.perplexity`; the other scores are percentages. `by_length` is that
-    of `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters. With
+    included. `perplexity` comes from `infer.scores.perplexity`; the other scores are percentages. `by_length` comes
+    from `infer.scores.lengths`. The record of an ensemble has `members`, the hash of each one's parameters. With
     `has_oracle_length` there is `oracle_match`, the exact match of `infer.scores.oracle_length`.
 
     Raises:
@@ -119,7 +118,7 @@ def evaluate(
 def table(record: dict[str, Any], *, lowercase: bool = False) -> str:
     """Returns the record as text: the data and the search, then three scores and those that only some records have.
 
-    The other variants say much the same. BLEU is the lower-cased one if the run writes `lowercase` letters alone.
+    The other variants say much the same. BLEU is the lower-cased one if the run writes only `lowercase` letters.
     """
     names = ["sacrebleu_lc" if lowercase else "sacrebleu", "chrf", *bleu.AS_IS, bleu.ORACLE]
     printed = bleu.as_text({name: record[name] for name in (*names, "signatures") if name in record})

@@ -17,7 +17,7 @@ from vaswani.infer.translate.options import Decoding
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")
-# Of the signatures: how F1 is counted here, and which lines count as repaired.
+# In the signatures: how F1 is counted here, and which lines count as repaired.
 COUNTED = "sentences:all|deleted:by gold tags"
 REPAIR = "line!=linearise(restore(line))"
 

@@ -23,7 +23,7 @@ from vaswani.infer.convert.check import KNOWN_NORMS, check_holds, widths_and_swi
 from vaswani.infer.explorer.about import about
 from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.runs import Run, check_finite
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Translator
 from vaswani.model.config import ModelConfig
 from vaswani.read_json import read_json
@@ -135,7 +135,7 @@ def largest_difference(model_run: Run, params: Any, sources: Sequence[str]) -> f
     pairs = zip(jax.tree.leaves(params), jax.tree.leaves(model_run.params), strict=True)
     if all(np.array_equal(ours, theirs) for ours, theirs in pairs):
         return 0.0
-    greedy = chosen(model_run.config.decode, beam=1)
+    greedy = make_decoding(model_run.config.decode, beam=1)
     translator = Translator(model_run.model_config, model_run.tokenizer, greedy)
     largest = 0.0
     for source, translation in zip(sources, translator.translate(model_run.params, sources), strict=True):

@@ -40,8 +40,8 @@ class Trace:
     """The activations of one pair of sentences, and its tokens, which are pieces of the vocabulary (`▁dog`).
 
     `source` are the encoder's tokens, `inputs` the decoder's, and `predicted` those that it predicts from them. An
-    activation's first axis is the position: that of a token of `source` in the encoder, and of one of `inputs` in the
-    decoder, but for the keys and values of its cross-attention, which belong to `source`.
+    activation's first axis is the position: in `source` for the encoder, and in `inputs` for the decoder, but for the
+    keys and values of its cross-attention, which belong to `source`.
     """
 
     source: list[str]
@@ -81,7 +81,7 @@ def _check_form(patch: Any) -> None:
 def record(
     config: ModelConfig, params: Any, source: Tokens, target: Tokens, patch: Patch
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    """Returns the activations of one row, by name, in float32 and without those of padding.
+    """Returns the activations of one row, by name, in float32 and without padding.
 
     Raises:
       UserError: `patch` does not fit them.
@@ -176,7 +176,7 @@ class _Recorder:
         return x_btd
 
     def _keys(self, name: str) -> int | None:
-        """Returns how many of the last axis are kept: of weights, those of tokens; of others all."""
+        """Returns the entries of the last axis to keep: for weights, as many as tokens; for others all."""
         if not name.endswith("/weights"):
             return None
         return self._target_length if name.startswith("decoder") and "cross" not in name else self._source_length

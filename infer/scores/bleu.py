@@ -52,7 +52,7 @@ class Score(NamedTuple):
 def scorer(language: str = "", *, lowercase: bool = False, effective_order: bool = False) -> BLEU:
     """Returns sacreBLEU for a target language, as "zh" or "zh-CN", with the tokeniser that splits its words.
 
-    It is 13a; for Chinese sacreBLEU's own, and for Japanese that of characters. With `effective_order` only n-grams
+    It is 13a; for Chinese sacreBLEU's own, and for Japanese characters. With `effective_order` only n-grams
     that a text has count, as a single sentence needs.
     """
     return BLEU(lowercase=lowercase, tokenize=_UNSPACED.get(_code(language)), effective_order=effective_order)

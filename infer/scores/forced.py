@@ -45,10 +45,10 @@ def forced_batches(
     Args:
       apply: a function of one array [b,t] of padded ids for each side.
       sides: the ids of every sentence, with BOS or EOS as the model reads them; sentence i of each side is one pair.
-      width: row lengths are multiples of this, so that few shapes are compiled.
+      width: sequence lengths are multiples of this, so that few shapes are compiled.
       tokens: the most positions in one side of a batch.
       limit: the learned positions, if any; no row is longer.
-      doubled: instead of every multiple of `width`, row lengths are `width` doubled as often as needed.
+      doubled: instead of every multiple of `width`, sequence lengths are `width` doubled as often as needed.
       multiple: the number of rows is a multiple of this.
 
     Raises:
@@ -99,8 +99,8 @@ def line_sums(
 ) -> np.ndarray:
     """Returns, for each pair of lines, the sum over the target's tokens, EOS included, of what `of_tokens` says of it.
 
-    `of_tokens` is a function of `search.scoring`. `tokens` bounds the positions per side of a batch. Of several
-    configs, with a tuple of parameters, the sums are those of their ensemble.
+    `of_tokens` is a function of `search.scoring`. `tokens` bounds the positions per side of a batch. With several
+    configs and a tuple of parameters, the sums are their ensemble's.
 
     Raises:
       UserError: a sentence is longer than the table of learned positions.

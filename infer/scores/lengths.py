@@ -14,7 +14,7 @@ def by_length(
 ) -> list[dict[str, Any]]:
     """Returns sacreBLEU and the share of exact matches, in per cent, for each band of `WIDTH` words of the source.
 
-    `language` is that of the references (`infer.scores.bleu.scorer`).
+    `language` is the references' (`infer.scores.bleu.scorer`).
     A band is {"words": [1, 5], "lines": 3, "sacrebleu": 30.1, "exact_match": 33.3}; the last, of what is longer than
     `LAST` words, has no end: [61, null]. Words are what white space separates. A band without lines is left out.
 

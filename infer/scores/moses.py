@@ -6,7 +6,7 @@ VERSION = sacremoses.__version__
 
 
 class Moses(sacremoses.MosesTokenizer):
-    """Keeps the sets of Unicode's letters, which the base class makes anew at every full stop: a minute per MB."""
+    """Keeps the sets of Unicode's letters, which the base class rebuilds at every full stop: a minute per MB."""
 
     _lower = frozenset(sacremoses.MosesTokenizer.IsLower)
     _alpha = frozenset(sacremoses.MosesTokenizer.IsAlpha)

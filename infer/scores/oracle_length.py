@@ -24,9 +24,9 @@ def exact_match(
 ) -> Score:
     """Computes the percentage of lines whose tokens are the reference's, with as many as it has.
 
-    The search runs no step of its own: a line is right if, after the reference's first t tokens, the next one is the
+    The search runs no steps: a line is right if, after the reference's first t tokens, the next one is the
     likeliest of all but the special ones, for each t. The limit on the length of an output does not apply. The
-    arguments and errors are those of `infer.scores.forced.line_sums`.
+    arguments and errors are as in `infer.scores.forced.line_sums`.
     """
     errors = line_sums(forced_errors, config, params, tokenizer, sources, references)
     return Score(100 * float((errors == 0).mean()), "search:greedy|length:of the reference|equal:tokens")

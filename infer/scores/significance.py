@@ -46,7 +46,7 @@ def compare(
 ) -> Comparison:
     """Tests `system` against `baseline`, line for line translations of the same sentences, by one of `METRICS`.
 
-    `language` is that of the references (`infer.scores.bleu.scorer`), of which `others` are further ones.
+    `language` is the references' (`infer.scores.bleu.scorer`), of which `others` are further ones.
     The intervals are sacreBLEU's bootstrap over sentences (`bs` in the signature). `p` is of `samples` random
     exchanges (`ar`), or of all if there are no more. The seed is sacreBLEU's.
 
@@ -127,7 +127,7 @@ def randomised_p(
 
 
 def _statistics(scorer: BLEU | CHRF, lines: Sequence[str], references: Others) -> Float[np.ndarray, "n c"]:
-    """Returns what a corpus score is made of, such as counts of n-grams, line by line."""
+    """Returns the statistics of a corpus score, such as counts of n-grams, line by line."""
     return np.array(scorer._extract_corpus_statistics(list(lines), list(map(list, references))), np.float64)
 
 

@@ -57,7 +57,7 @@ def likeliest(
 
 @functools.lru_cache(maxsize=4)
 def whole_characters(tokenizer: Tokenizer) -> Bool[np.ndarray, " v"]:
-    """Returns which subwords spell whole characters: a single byte of one would be printed as U+FFFD."""
+    """Tests which subwords spell whole characters: a single byte of one would be printed as U+FFFD."""
     ids = range(tokenizer.vocab_size)
     return np.array([number > UNK and "\ufffd" not in tokenizer.decode([number]) for number in ids])
 

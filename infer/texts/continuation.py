@@ -19,7 +19,7 @@ from vaswani.search.state import Hypotheses
 def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis]:
     """Returns `decoding.nbest` texts that begin with the prompt, the best or most probable first.
 
-    Each has at most `decoding.extra_length` tokens after the prompt, EOS counted, which are its `tokens`.
+    They have at most `decoding.extra_length` tokens after the prompt, EOS counted, which are its `tokens`.
 
     Raises:
       UserError: a character of the prompt is not in the vocabulary, the beam is larger than the vocabulary, the model
@@ -35,7 +35,7 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
     if UNK in ids:
         symbols = prompt.split() if tokenizer.units == "words" else prompt
         unknown = symbols[ids.index(UNK)]
-        raise UserError(f"prompt: the vocabulary has no {unknown!r}; it is that of the training text")
+        raise UserError(f"prompt: the vocabulary has no {unknown!r}; it comes from the training text")
     prompts_bs = jnp.asarray([[BOS, *ids]], jnp.int32)
     try:
         model.output_limits(prompts_bs, decoding.extra_length)
@@ -46,7 +46,7 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
 
 
 def _continued(model: LanguageModel, params: dict, prompts_bs: Int[Array, "b s"], decoding: Decoding) -> Hypotheses:
-    """Returns what the search or the sampling of `decoding` makes of the prompts."""
+    """Returns the prompts' continuations by the search or the sampling of `decoding`."""
     search, options = search_of(decoding)
     arrays: dict[str, Any] = {"inputs_bs": prompts_bs}
     if decoding.sampling is not None:

@@ -145,7 +145,7 @@ def define_search_flags() -> None:
     flags.DEFINE_integer(
         "no_repeat",
         0,
-        "no sequence of this many subwords occurs twice in a translation; 0 is off",
+        "no-repeat n-gram size: no sequence of this many subwords occurs twice; 0 is off",
     )
     flags.DEFINE_integer(
         "groups",

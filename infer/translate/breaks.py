@@ -41,7 +41,7 @@ def sentences_of(line: str) -> list[str]:
 
 
 def break_of(text: str) -> int:
-    """Returns where to cut a text: in its middle third, at the best kind of break there is, nearest to the middle."""
+    """Returns the place to cut a text: in its middle third, at the best kind of break, nearest to the middle."""
     middle = len(text) // 2
     third = max(1, len(text) // 3)  # so that something is left on both sides
     for pattern in _BREAKS:

@@ -1,6 +1,6 @@
-"""Draws how beam search found the translations of a sentence: every extension considered, kept, finished or pruned.
+"""Draws how beam search found the translations of a sentence: every candidate considered, kept, finished or pruned.
 
-The search is that of `search.beam`, advanced one step at a time; `consider` there is what a step considers. The
+The search is `search.beam`'s, advanced one step at a time; `consider` there is what a step considers. The
 page is one file that loads nothing.
 """
 
@@ -46,7 +46,7 @@ Ids = tuple[int, ...]
 
 
 class Node(NamedTuple):
-    """An extension of a hypothesis by one token; `text` is what the tokens up to it spell.
+    """A candidate: a hypothesis extended by one token; `text` is what the tokens up to it spell.
 
     `parent` is the place of the hypothesis among the nodes of the step before, -1 at the first. One that is finished
     has a score, and its `rank` from 1 if it is one of the translations returned, else 0.
@@ -87,7 +87,7 @@ class BeamTree(NamedTuple):
         return tokens[::-1]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns what beam_tree.js draws."""
+        """Returns the tree in the form that beam_tree.js draws."""
         steps = []
         for nodes in self.steps:
             steps.append([{**node._asdict(), "token": self.pieces[node.token]} for node in nodes])
@@ -107,7 +107,7 @@ def beam_tree(
     decoding: Decoding,
     text: str,
 ) -> BeamTree:
-    """Returns the search for the translations of one line; the arguments are those of `Translator`.
+    """Returns the search for the translations of one line; the arguments are as in `Translator`.
 
     Raises:
       UserError: the line has no subword, or too many.
@@ -119,7 +119,7 @@ def beam_tree(
         raise UserError(f"a sentence of {subwords} subwords cannot be drawn, only one of 1 to {LONGEST - 1}")
     configs = model_config if isinstance(model_config, tuple) else (model_config,)
     model = model_or_ensemble(model_config)
-    lengths = row_lengths(configs)  # those of `Translator`, so that little is compiled
+    lengths = row_lengths(configs)  # as in `Translator`, so that little is compiled
     if len(source_ids) > lengths[-1]:
         raise UserError(f"the sentence has more than the {lengths[-1] - 1} subwords that the model can read")
     width = next(length for length in lengths if length >= len(source_ids))
@@ -183,7 +183,7 @@ def _start(model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any]
 def _step(
     model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any], state: SearchState
 ) -> tuple[Extensions, SearchState]:
-    """Returns what a step weighs, most probable first, and the state after it."""
+    """Returns the candidates of a step, most probable first, and the state after it."""
     limit_b, _ = model.output_limits(arrays["inputs_bs"], decoding.extra_length)
     weighed, _ = consider(model, params, state, limit_b, arrays["rules"])
     return weighed, _search(model, decoding, params, arrays).advance(state)
@@ -197,7 +197,7 @@ def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:
 def _nodes(
     weighed: Extensions, after: SearchState, places: dict[Ids, int], tokenizer: Tokenizer, decoding: Decoding
 ) -> list[tuple[Ids, Node]]:
-    """Returns what a step weighed, each with all of its tokens; `places` are those of the hypotheses before it."""
+    """Returns the candidates of a step, each with all of its tokens; `places` are the previous hypotheses' numbers."""
     length = int(after.step)
     penalty = float(length_penalty(jnp.array(length), decoding.alpha, decoding.length_penalty))
     log_probs_m = np.asarray(after.log_probs_bm)[0].tolist()

@@ -23,7 +23,7 @@ LIMITS: dict[str, tuple[int | float, int | float]] = {
     "diversity": (0, 100),
 }
 FRACTIONS = ("alpha", "temperature", "top_p", "diversity")  # the other options are whole numbers
-FULL_BATCH = 2_048  # source positions of a full batch on a CPU, padding included; several are searched at once
+FULL_BATCH = 2_048  # source positions of a full batch on a CPU, padding included; several are decoded at once
 ACCELERATED = 8  # times as many on an accelerator, in one batch: an H200 is then three times as fast
 NARROW_BEAM = 4  # the largest beam with which all that fit in memory; wider beams and ensembles have fewer
 PENALTIES = ("gnmt", "power")  # see `search.beam.length_penalty`
@@ -81,7 +81,7 @@ class Decoding:
     most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
     with `sampling`, `nbest` are drawn at random, and `beam`, `alpha` and `stopping` are ignored.
     A search finds outputs of at least `min_length` subwords, in which no sequence of `no_repeat` subwords comes twice;
-    0 allows all. Several `groups` of beams are searched apart, each kept from repeating those before it by the weight
+    0 allows all. Several `groups` of beams are decoded apart, each kept from repeating those before it by the weight
     `diversity`.
 
     Raises:
@@ -131,7 +131,7 @@ class Decoding:
         return self.beam if self.sampling is None else self.nbest
 
 
-def chosen(
+def make_decoding(
     decode: ConfigDict,
     *,
     beam: int | None = None,

@@ -31,7 +31,7 @@ class Beginning(NamedTuple):
 def beginning_of(tokenizer: Tokenizer, text: str, line: int) -> Beginning:
     """Returns the tokens of the words of `text` but the last, and the bytes of that; of `Der Hund ` the space is last.
 
-    `tokenizer` is that of targets; errors name the `line`.
+    `tokenizer` is the target's; errors name the `line`.
 
     Raises:
       UserError: its pieces do not spell the text.
@@ -62,7 +62,7 @@ def spellings(tokenizer: Tokenizer) -> tuple[bytes, ...]:
 
 
 def allowed_at(spelled: tuple[bytes, ...], rest: bytes) -> Bool[np.ndarray, "l v"]:
-    """Returns which tokens may follow when l bytes of `rest` are spelled: those from which the whole of it can be."""
+    """Tests which tokens may follow when l bytes of `rest` are spelled, so that the whole of it still can be."""
     size = len(rest)
     allowed_lv = np.zeros((size, len(spelled)), bool)
     pieces_v = np.array(spelled)
@@ -80,9 +80,9 @@ def allowed_at(spelled: tuple[bytes, ...], rest: bytes) -> Bool[np.ndarray, "l v
 
 
 def spelling_of(tokenizer: Tokenizer, rests: Sequence[bytes], rows: int) -> Spelling:
-    """Returns what each row must spell, of a batch of `rows`; the rows behind these spell nothing."""
+    """Returns the bytes that each row must spell, of a batch of `rows`; the rows behind these spell nothing."""
     spelled = spellings(tokenizer)
-    longest = -(-max(map(len, rests)) // 8) * 8  # few lengths, so that few programs are compiled
+    longest = -(-max(map(len, rests)) // 8) * 8  # few lengths, so that few functions are compiled
     allowed_blv = np.zeros((rows, longest, len(spelled)), bool)
     for row, rest in enumerate(rests):
         allowed_blv[row, : len(rest)] = allowed_at(spelled, rest)

@@ -1,4 +1,4 @@
-"""Runs a search in stages, so that rows that have ended leave the batch, and no cache is larger than outputs need.
+"""Runs a search in stages, so that finished rows leave the batch, and no cache is larger than outputs need.
 
 Programs are compiled for a number of rows and a size of the cache. There are few of either: a batch shrinks to a
 quarter, since other sizes would save less than it takes to compile them; and wherever the host intervenes, which a
@@ -74,7 +74,7 @@ def _for_next_stage(
 def find(
     search: Callable[..., Search], model: Model, options: dict[str, Any], params: Any, **arrays: Any
 ) -> Hypotheses:
-    """Returns what `search.state.run_search(search)` does, given the options and the arrays by name, as NumPy's.
+    """Returns the same as `search.state.run_search(search)`, given the options and the arrays by name, as NumPy's.
 
     A stage ends when its cache is full, or when few enough rows are alive for a smaller batch.
     """

@@ -100,7 +100,7 @@ def _decoded(line: bytes) -> str:
 
 
 def by_line(source: Iterable[bytes], answer: Callable[[str], str]) -> Iterator[bytes]:
-    """Yields the answer to each line of `source`; what `UserError` it raises then names the line, too."""
+    """Yields the answer to each line of `source`; a `UserError` that it raises also names the line."""
     for number, (line,) in enumerate(chunks(source, 1), 1):
         try:
             answered = answer(line.removesuffix("\r"))
@@ -269,13 +269,13 @@ def _note_empty(cells: list[tuple[int, str, Translation]], empty: int) -> int:
 
 
 def agreed(translation: Translation, metric: str, language: str) -> Translation:
-    """Returns the consensus of the hypotheses alone, by a metric of `infer.translate.consensus`."""
+    """Returns only the consensus of the hypotheses, by a metric of `infer.translate.consensus`."""
     texts = [hypothesis.text for hypothesis in translation.hypotheses]
     return Translation((translation.hypotheses[consensus(texts, metric, language)],))
 
 
 def why_empty(translation: Translation) -> str:
-    """Returns why the translation of a line of text has none."""
+    """Explains why the translation of a line of text has none."""
     best = translation.hypotheses[0]
     if math.isinf(best.score):
         return "no translation: the parameters of this run are not finite, or the search allows no output"

@@ -1,10 +1,10 @@
-"""Translates any number of lines of any length; translation i is that of line i.
+"""Translates any number of lines of any length; translation i belongs to line i.
 
 Lines are sorted by length into a few static shapes: rows of 32, 64, 128, .. source subwords, each with one full and one
 small batch size, or a single row where a call has few lines, so that little is compiled, and nothing again when the
-parameters change. The length of a row depends only on its line, and each sentence is searched independently, so the
+parameters change. The length of a row depends only on its line, and each sentence is decoded independently, so the
 other rows of a batch never change a translation.
-On a CPU several batches are translated at once, each in a thread of its own.
+On a CPU several batches are translated at once, each in its own thread.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from vaswani.errors import UserError, note
 from vaswani.ids import UNK
 from vaswani.infer.runs import Run
 from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
-from vaswani.infer.translate.options import NARROW_BEAM, Decoding, chosen, full_batch
+from vaswani.infer.translate.options import NARROW_BEAM, Decoding, full_batch, make_decoding
 from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
@@ -40,7 +40,7 @@ from vaswani.search.state import Hypotheses, Search
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
 SMALL_SHARE = 4  # a small batch has 1 / SMALL_SHARE of the rows of a full one, as a full one that has shrunk
-AT_ONCE = 4  # batches on a CPU, whose processors one batch of a small model keeps busy only half of the time
+AT_ONCE = 4  # batches on a CPU, whose cores one batch of a small model keeps busy only half of the time
 WIDE_BEAM = 32  # the largest beam for a full batch: memory for attention over all beams' keys grows with the square
 
 
@@ -176,7 +176,7 @@ class Translator:
             pieces = self._pieces(line, text, must_be_whole=line in required_of)
             rows += [_Row(line, [*ids, *self.tokenizer.source_end]) for ids in pieces]
 
-        # The parameters where the mesh has them, unless they are there; then all rows, by length.
+        # The parameters where the mesh has them, unless they already are; then all rows, by length.
         with jax.set_mesh(self._mesh):
             placed = params if _are_placed(params, self._mesh) else place_params(self._mesh, params)
             row_hypotheses = self._translate_rows(placed, rows, required_of, progress)
@@ -189,7 +189,7 @@ class Translator:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether outputs are searched for as `search.beam` defines it: neither samples nor groups."""
+        """Whether outputs are decoded as `search.beam` defines it: neither samples nor groups."""
         return self._decoding.sampling is None and self._decoding.groups == 1
 
     def _pieces(self, line: int, text: str, *, must_be_whole: bool) -> list[list[int]]:
@@ -239,7 +239,7 @@ class Translator:
         """Returns the hypotheses of each row."""
         sources = [row.ids for row in rows]
         row_hypotheses: list[list[Hypothesis]] = [[] for _ in rows]
-        # Rows of similar lengths share a batch, so that little of it is padding. A few are each searched by themselves:
+        # Rows of similar lengths share a batch, so that little of it is padding. A few are each decoded by themselves:
         # a batch of one row takes a fifth of the time of a small one.
         batches = length_batches(
             [len(source) for source in sources],
@@ -251,7 +251,7 @@ class Translator:
 
         def decode(batch: LengthBatch) -> list[list[Hypothesis]]:
             members = [rows[member] for member in batch.members]
-            with jax.set_mesh(self._mesh):  # that of the caller is not that of its threads
+            with jax.set_mesh(self._mesh):  # the caller's mesh is not its threads'
                 return self._decode(params, members, batch.padded(sources), required_of)
 
         # One batch at a time, or on one CPU several (`AT_ONCE`). A line is done with its last piece.
@@ -302,7 +302,7 @@ class Translator:
                 prefix, rest = beginning_of(target, wish.prefix, row.line)
             row_phrases = [ids for ids in map(self._phrase, wish.phrases) if ids]
             _check_known(row.line, [prefix, *row_phrases])
-            # Each byte may be a token of its own; and EOS.
+            # Each byte may be a separate token; and EOS.
             needed = len(prefix) + len(rest) + sum(map(len, row_phrases)) + 1
             self._check_room(row, needed)
             prefixes.append(prefix)
@@ -327,9 +327,9 @@ class Translator:
     def _phrase(self, text: str) -> list[int]:
         """Returns the ids of a phrase within a sentence: a space comes before it, except in Chinese and Japanese."""
         target = self.tokenizer.target
-        alone = target.encode(text)
-        if target.units != "subwords" or not alone or UNK in alone:
-            return alone
+        ids = target.encode(text)
+        if target.units != "subwords" or not ids or UNK in ids:
+            return ids
         space = "" if begins_in_chinese_or_japanese(text) else " "
         before = target.encode(STAND_IN)
         return target.encode(f"{STAND_IN}{space}{text}")[len(before) :]
@@ -472,6 +472,6 @@ def translate_one(model_run: Run, text: str) -> str:
 
     It is to be encoded again: words that `data.joiner` joins have their marks still.
     """
-    translator = Translator(model_run.model_config, model_run.tokenizer, chosen(model_run.config.decode))
+    translator = Translator(model_run.model_config, model_run.tokenizer, make_decoding(model_run.config.decode))
     best = translator.translate(model_run.params, [text])[0].hypotheses[0]
     return translator.tokenizer.marked(best.tokens) if translator.tokenizer.joiner else best.text

@@ -30,7 +30,7 @@ from vaswani.infer.convert.check import penalty_note
 from vaswani.infer.runs import open_run
 from vaswani.infer.scores.bleu import sacrebleu
 from vaswani.infer.scores.pairs import read_pair
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Translator
 from vaswani.run.folder import cpu_model
 from vaswani.train.table import Table, as_text, number
@@ -96,7 +96,7 @@ def our_engine(options: Any, arithmetic: str, stopping: str) -> Translate:
     """Returns what `python -m infer.translate` does."""
     run = open_run(options.workdir)
     config = dataclasses.replace(run.model_config, dtype=arithmetic)
-    translator = Translator(config, run.tokenizer, chosen(run.config.decode, stopping=stopping))
+    translator = Translator(config, run.tokenizer, make_decoding(run.config.decode, stopping=stopping))
     params = jax.device_put(run.params)
 
     def translate(lines: list[str]) -> tuple[list[str], int]:

@@ -24,7 +24,7 @@ from lab.reproduce.command import RECORDS, obstacle
 from vaswani.paper.records import RunRecord
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.cost import cost
-from vaswani.paper.tables.trend import LEVEL, holm, p_values_of, paired_differences, shown_p_value, trained
+from vaswani.paper.tables.trend import LEVEL, did_train, holm, p_values_of, paired_differences, shown_p_value
 from vaswani.train.intervals import half_interval, with_interval
 from vaswani.train.table import NOT_RUN, Code, Table, mean, number
 
@@ -234,7 +234,7 @@ def if_trained(cards: Sequence[Card], claims: Sequence[Claim]) -> list[Card]:
     judged: list[Card] = []
     for card, claim in zip(cards, claims, strict=True):
         row, base = claim.rows
-        judged.append(card if trained(row, base) else card._replace(verdict=UNTRAINED))
+        judged.append(card if did_train(row, base) else card._replace(verdict=UNTRAINED))
     return judged
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vaswani.files import write_text
-from vaswani.paper.drawing import drawn
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.markers import replace_block
 from vaswani.read_json import read_json_lines
 from vaswani.train.table import Table, as_markdown
@@ -79,7 +79,7 @@ def plot(cases: list[dict[str, Any]], path: Path) -> None:
       UserError: the file cannot be written.
     """
     by_name = {case["case"]: case for case in cases}
-    with drawn(path, 7, 2.4) as figure:
+    with figure_file(path, 7, 2.4) as figure:
         for axes, name in zip(figure.subplots(1, len(DRAWN), sharey=True), DRAWN, strict=True):
             for label, other in (("ours and PyTorch", "theirs"), ("ours and ours + 2^-22", "nudged")):
                 found = difference(by_name[name], other)

@@ -13,7 +13,7 @@ from lab.residuals.design import APART, BASE, CELLS, COLLAPSED, DEPTHS, NORMS, C
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.numbers import from_nll
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.markers import replace_block
 from vaswani.read_json import check, read_json, read_json_lines
 from vaswani.train.table import NOT_RUN, Table, as_markdown, number
@@ -217,7 +217,7 @@ def plot(runs: Runs, path: Path) -> None:
       UserError: the file cannot be written.
     """
     layers = range(DEEPEST)
-    with drawn(path, 7, 2.4) as figure:
+    with figure_file(path, 7, 2.4) as figure:
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
             for place, (residual, label) in enumerate(((True, "with residual connections"), (False, "without"))):
                 for count, run in enumerate(runs[Cell(DEEPEST, norm, residual)]):

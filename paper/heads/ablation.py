@@ -61,7 +61,7 @@ class Predicted(NamedTuple):
     sentences: Int[np.ndarray, " c"]
 
     def right(self, right_p: Bool[np.ndarray, " t"]) -> Bool[np.ndarray, " c"]:
-        """Returns which cases are right, given that for every position of the text."""
+        """Returns whether each case is right, given whether each position of the text is."""
         return np.logical_and.reduceat(right_p[self.places], self.starts)
 
 
@@ -134,14 +134,14 @@ def _compiled(config: ModelConfig) -> Any:
 def check_own_layers(model_run: Run) -> None:
     """Raises a `UserError` if layers share their parameters, so that a head cannot be left out of one of them."""
     if model_run.model_config.share_layers:
-        raise UserError(f"{model_run.workdir}: its layers share their parameters, so none can lose a head alone")
+        raise UserError(f"{model_run.workdir}: its layers share parameters, so no head can be ablated in only one")
 
 
 def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> dict[str, dict[str, Any]]:
-    """Returns what becomes of each relation without the head that `roles` names as best for it, as JSON values.
+    """Returns the effect of removing each relation's best head, according to `roles`, as JSON values.
 
-    Every head of every kind is left out in turn, so this is as many passes over the sentences: those of `pairs` that
-    hold rare relations, and a few of the first ones for the others.
+    Every head of every kind is left out in turn, so this is as many passes over the sentences: all of `pairs` that hold
+    rare relations, and a few of the first ones for the others.
 
     Returns:
       By kind and relation, the `layer` and `head`, from 1; the share of `cases` that are right in the `intact` model
@@ -168,7 +168,7 @@ def ablate(model_run: Run, roles: dict[str, dict[str, Any]], pairs: Sample) -> d
 
 
 def _with_rare_alone(pair: AnnotatedPair) -> AnnotatedPair:
-    """Returns the pair with its cases of rare relations alone."""
+    """Returns the pair with only its cases of rare relations."""
     rare = {name: cases for name, cases in pair.cases.items() if name[1] in RARE and cases}
     return pair._replace(cases=rare)
 
@@ -176,7 +176,7 @@ def _with_rare_alone(pair: AnnotatedPair) -> AnnotatedPair:
 def _compared(
     cases: Predicted, intact_t: np.ndarray, left_out: dict[tuple[int, ...], np.ndarray], best: tuple[int, int]
 ) -> dict[str, Any]:
-    """Returns what `ablate` says of the cases of one relation, whose best head is `best`; its parts count from 0."""
+    """Returns an entry of `ablate`: for the cases of one relation, with its `best` head, which counts from 0."""
     intact_c = cases.right(intact_t)
     ablated_c = cases.right(left_out[best])
     changes = {place: float(np.mean(cases.right(right_t)) - intact_c.mean()) for place, right_t in left_out.items()}

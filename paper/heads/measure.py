@@ -176,7 +176,7 @@ def largest(weights_nhts: Float[np.ndarray, "... t s"]) -> Int[np.ndarray, "... 
 def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, AlignmentTally]:
     """Returns counts over `pairs`: of relations, and of alignments by head [n,h] and by layer average [n,1].
 
-    Alignments are those of the first sentences alone.
+    Alignments are counted only on the first sentences.
     """
     heads = AlignmentTally()
     layers = AlignmentTally()
@@ -223,8 +223,8 @@ def untrained(model_run: Run) -> Run:
 def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
-    Heads are chosen on the sample of `grammar:valid` and scored on that of `grammar:test`, see `paper.heads.sample`
-    for `sentences` and `cases`; and once more for the run before its first update. Accuracies and error rates are in
+    Heads are chosen on the sample of `grammar:valid` and scored on `grammar:test`'s, see `paper.heads.sample`
+    for `sentences` and `cases`; and again for the run before its first step. Accuracies and error rates are in
     [0, 1].
 
     Returns:
@@ -292,7 +292,7 @@ def load_or_measure(model_run: Run, sentences: int = SENTENCES, cases: int = CAS
 def save(path: Path, result: dict[str, Any]) -> None:
     """Writes the result into the run; if the folder cannot be written, only prints a note on stderr."""
     if is_builtin(path.parent.parent):
-        print("note: a model that comes with the code is only read, so the result is not kept", file=sys.stderr)
+        print("note: a bundled model is read-only, so the result is not saved", file=sys.stderr)
         return
     try:
         path.parent.mkdir(exist_ok=True)

@@ -94,7 +94,7 @@ def _cases_within(example: Example, language: str, count: int) -> dict[str, Case
 
 
 def _it(example: Example, language: str) -> set[int]:
-    """Returns the tokens "it" of the English sentence, or those of the German one that translate them."""
+    """Returns the tokens "it" of the English sentence, or their translations in the German one."""
     english = {i for i, token in enumerate(example.tree.leaves()) if token.lower() == "it"}
     if language == "english":
         return english
@@ -135,11 +135,11 @@ class RoleTally:
 def role_report(valid: RoleTally, test: RoleTally) -> dict[str, dict[str, Any]]:
     """Returns the roles by kind and relation, as JSON values, without relations that have no case in either split.
 
-    `accuracy` is that of each layer and head on the test sentences; `best` the head chosen on the validation sentences,
+    `accuracy` is by layer and head on the test sentences; `best` the head chosen on the validation sentences,
     its layer and its number from 1, with its test accuracy; `fixed` the most often correct distance key - query, chosen
     and scored in the same way; `chance` the accuracy of a random visible token, and `luck` the null (`null_accuracy`);
     `cases` the number of cases in the test sentences. `low` and `high` bound the 95 % interval of an accuracy; it takes
-    cases as independent, which those of one sentence are not quite.
+    cases as independent, though cases in one sentence are not quite.
     """
     report: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for kind, relation in test.hits_nh:

@@ -14,13 +14,13 @@ RARE = ("relative", "particle", "verb", "antecedent", "it")
 
 
 class Sample(NamedTuple):
-    """The first sentences of a split, with all their cases; and others, with cases of rare relations alone."""
+    """The first sentences of a split, with all their cases; and others, with only cases of rare relations."""
 
     first: list[AnnotatedPair]
     more: list[AnnotatedPair]
 
     def named(self, split: str) -> str:
-        """Returns what the record says: how many sentences of which split."""
+        """Returns the split and number of sentences, for the record."""
         more = f", {len(self.more):,} more with rare relations" if self.more else ""
         return f"grammar:{split}:{len(self.first)}{more}"
 

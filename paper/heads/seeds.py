@@ -1,4 +1,4 @@
-"""Head roles over runs that differ in their seed alone: is a relation followed in every one of them?"""
+"""Head roles over runs that differ only in their seed: is a relation followed in every one of them?"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def seeds_text(results: Sequence[dict[str, Any]]) -> str:
 
 
 def _roles_table(kind: str, results: Sequence[dict[str, Any]]) -> Table:
-    """Returns the accuracies of the best heads over the runs, beside their baselines."""
+    """Returns the accuracies of the best heads over the runs, next to their baselines."""
     rows: list[tuple[str, ...]] = []
     for relation in RELATIONS:
         of_kind = [result["roles"][kind] for result in results]

@@ -10,12 +10,12 @@ from vaswani.train.table import Table, as_text, number
 def heads_text(result: dict[str, Any]) -> str:
     """Returns the result of `measure_heads` as text: the best head of every relation, then the alignment.
 
-    A relation is marked where the head's interval lies above those of both other baselines and above the null.
+    A relation is marked where the head's interval lies above both other baselines' intervals and above the null.
     """
     notes = [
         f"best heads, chosen on {result['chosen_on']} and scored on {result['scored_on']}",
         "accuracies in %, with 95 % intervals; null: 95th percentile of the best of as many random heads",
-        "*: above the null, and its interval above those of the best untrained head and of the best fixed distance",
+        "*: above the null, and its interval above the best untrained head's and the best fixed distance's",
     ]
     tables = [_roles_table(kind, result["roles"][kind]) for kind in KINDS]
     tables.append(_alignment_table(result["alignment"]))
@@ -23,7 +23,7 @@ def heads_text(result: dict[str, Any]) -> str:
 
 
 def _roles_table(kind: str, roles: dict[str, Any]) -> Table:
-    """Returns the best head of each relation, beside its baselines."""
+    """Returns the best head of each relation, next to its baselines."""
     rows: list[tuple[str, ...]] = []
     for relation, role in roles.items():
         best = role["best"]
@@ -62,7 +62,7 @@ def _alignment_table(alignment: dict[str, Any]) -> Table:
 
 
 def relation_label(kind: str, relation: str) -> str:
-    """Returns what a table calls a relation; over the encoder it is one to the translation of a token."""
+    """Returns a relation's label in a table; over the encoder it leads to the translation of a token."""
     label = RELATIONS[relation]
     return f"{label}, translated" if kind == "cross" else label
 

@@ -108,7 +108,7 @@ def _is_row(outside: Any, inside: Any) -> bool:
 def dependencies(
     layer: Callable[[Float[Array, "s d"]], Float[Array, "t e"]], x_sd: Float[Array, "s d"]
 ) -> Bool[np.ndarray, "t s"]:
-    """Returns which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
+    """Tests which outputs depend on which inputs: where the derivative at x, in a random direction, is not zero."""
 
     def derivative_te(v_sd: Float[Array, "s d"]) -> Float[Array, "t e"]:
         return jax.jvp(layer, (x_sd,), (v_sd,))[1]

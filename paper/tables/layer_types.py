@@ -87,7 +87,7 @@ def _module(mixer: str, sizes: Sizes) -> nn.Module:
 
 
 def _rows(mixer: str, x_btd: Float[Array, "b t d"]) -> tuple[Array, Array, Any]:
-    """Returns what a mixer is called with for rows of one sentence each: x, positions, and the mask."""
+    """Returns the arguments of a mixer for rows of one sentence each: x, positions, and the mask."""
     ones_bt = jnp.ones(x_btd.shape[:2], jnp.int32)
     mask = Mask(ones_bt, ones_bt, mixer in LOOK_BACK)
     if mixer == "attention":

@@ -1,12 +1,12 @@
 """Table 1, measured: operations, sequential operations and maximum path length of each layer type.
 
 The layers are the mixers that `config.model.mixer` names, with one head as wide as the model. Operations are those that
-XLA counts in the compiled program. Of attention they are counted as the paper counts them, without its projections of
-8 n d^2 operations, and once more with them: the paper leaves them out, and they are not small. Time, which is of the
-whole layer, is the median on this machine; small programs take longer than their operations suggest, so compare the
-paper's exponents with those of the operations.
+XLA counts in the compiled function. For attention they are counted as in the paper, without its projections of 8 n d^2
+operations, and again with them: the paper leaves them out, and they are not small. Time, which is of the whole layer,
+is the median on this machine; small functions take longer than their operations suggest, so compare the paper's
+exponents with the operations'.
 
-Sequential operations are the matrix products on the longest chain of dependent ones. A path is counted in what a signal
+Sequential operations are the matmuls on the longest chain of dependent ones. A path is counted in what a signal
 passes between two positions: layers, or cells of the recurrent layer. Recurrence and convolution only look back, so
 every position must reach all later ones there, and all others in attention.
 """
@@ -165,7 +165,7 @@ def crossover(line: Sequence[Mapping[str, float]], reference: Sequence[Mapping[s
     Between two points both are assumed to be powers of n.
     """
     n = np.log([point["n"] for point in line])
-    ratios = [point["operations"] / beside["operations"] for point, beside in zip(line, reference, strict=True)]
+    ratios = [point["operations"] / other["operations"] for point, other in zip(line, reference, strict=True)]
     more = np.log(ratios)
     if more[0] >= 0 or more[-1] <= 0:
         return None
@@ -215,7 +215,7 @@ def _measured(name: str, axes: Sequence[str]) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> Table:
-    """Returns each claim of the paper beside its measurement."""
+    """Returns each claim of the paper next to its measurement."""
     rows: list[tuple[str, ...]] = []
     for name, row in TYPES.items():
         measured = record["types"][name]
@@ -238,7 +238,7 @@ def table(record: dict[str, Any]) -> Table:
 
 
 def notes(record: dict[str, Any]) -> list[str]:
-    """Returns how the numbers were measured, and from which n on recurrence takes fewer operations."""
+    """Returns notes on how the numbers were measured, and from which n on recurrence takes fewer operations."""
     fixed = record["fixed"]
     at = record["paths_at"]
     attention = record["types"][ATTENTION]

@@ -8,7 +8,7 @@ from vaswani.paper.rows import RowRuns, caveat_notes, identity, load, row_runs
 from vaswani.paper.tables.cost import analytic_flops, cost, paper_flops, run_flops, xla_flops
 from vaswani.paper.tables.paired import compare_rows
 from vaswani.paper.tables.table3 import FILE as TABLE3_FILE
-from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, paired_differences, tested, trained
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, did_train, paired_differences, tested
 from vaswani.run.folder import as_json
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import NOT_RUN, Table, difference, mean, number, spread
@@ -48,7 +48,7 @@ def tables(records: Records) -> list[Table]:
 
 
 def _row(records: Records, name: str) -> RowRuns:
-    """Returns the runs of a config or, where there are none, those of its variant for an accelerator."""
+    """Returns the runs of a config or, where there are none, the runs of its variant for an accelerator."""
     row = row_runs(records, name, "test")
     if row.scored or row.missing or name.endswith(":small"):
         return row
@@ -60,7 +60,7 @@ def _row(records: Records, name: str) -> RowRuns:
 
 
 def bleu(rows: Rows, pair: str) -> Table:
-    """Returns one language pair: the paper's systems, and ours beside its Transformers."""
+    """Returns one language pair: the paper's systems, and ours next to its Transformers."""
     head = ("model", "BLEU: paper", "BLEU: ours", "BLEU: delta", "sacreBLEU", "seeds", "cost: paper", "cost: ours")
     lines: list[tuple[str, ...]] = []
     notes: list[str] = []
@@ -109,7 +109,7 @@ def small(rows: Rows) -> Table:
     for pair in PAIRS:
         for size in SIZES:
             row = rows[size, pair, ":small"]
-            if not trained(row, rows["base", pair, ":small"]):
+            if not did_train(row, rows["base", pair, ":small"]):
                 notes.append(f"{size}, {pair}: {UNTRAINED}")
                 del step_of[pair]
                 continue
@@ -141,7 +141,7 @@ def small(rows: Rows) -> Table:
 
 
 def counted_once(pair: str) -> list[str]:
-    """Returns a note if a pair's scaled-down models are those of Table 3, so that nobody counts them twice."""
+    """Returns a note if a pair's scaled-down models are also in Table 3, so that nobody counts them twice."""
     for size in SIZES:
         here = as_json(load(config_of(size, pair, ":small")))
         there = as_json(load(f"{TABLE3_FILE}:{size}:small"))
@@ -174,7 +174,7 @@ def readings(rows: Rows) -> Table:
     lines: list[tuple[str, ...]] = []
     names_of: dict[str, list[str]] = {}
     for (size, pair, scale), row in rows.items():
-        if not row.scored or not trained(row, rows["base", pair, scale]):
+        if not row.scored or not did_train(row, rows["base", pair, scale]):
             continue
         name = f"{size}{', scaled-down model' if scale else ''}"
         values = [spread(row.values(key)) for key in shown]

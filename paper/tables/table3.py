@@ -1,7 +1,7 @@
 """Table 3: variations of the base model, at the paper's size and as scaled-down models.
 
-Rows of the paper's size stand beside the paper's numbers. The scaled-down models are other models on another task: only
-their differences from their own base row can be compared with the paper, see paper/tables/trend.py.
+Rows of the paper's size stand next to the paper's numbers. The scaled-down models are other models on another task:
+only their differences from their own base row can be compared with the paper, see paper/tables/trend.py.
 """
 
 import math
@@ -13,7 +13,7 @@ from vaswani.paper.published import TABLE3, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, caveat_notes, load, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
-from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, paired_differences, summary, trained
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, design, did_train, paired_differences, summary
 from vaswani.tasks.config import model_config
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import Table, difference, mean, number, spread
@@ -57,7 +57,7 @@ def tables(records: Records) -> list[Table]:
 
 
 def full(records: Records) -> Table:
-    """Returns the rows of the paper's size beside its numbers."""
+    """Returns the rows of the paper's size next to its numbers."""
     notes = [SETTING, "BLEU: tokenised, compounds split, as in the paper; compare with other papers by sacreBLEU"]
     runs = {name: row_runs(records, f"{FILE}:{name}", "valid") for name in TABLE3}
     rows: list[tuple[str, ...]] = []
@@ -100,7 +100,7 @@ def small(records: Records) -> Table:
     base = models["base"]
     paper_base = TABLE3["base"]
     rows: list[tuple[str, ...]] = []
-    untrained = [name for name, row in models.items() if not trained(row, base)]
+    untrained = [name for name, row in models.items() if not did_train(row, base)]
     for name, row in models.items():
         if name in untrained:
             continue
@@ -136,7 +136,7 @@ def small(records: Records) -> Table:
 
 
 def changed(argument: str) -> str:
-    """Returns what a row changes, as "h 1, d_k 512", with the values of its size."""
+    """Returns a row's changes, as "h 1, d_k 512", with the values of its size."""
     values = flat(load(f"{FILE}:{argument}").to_dict())
     changes: list[str] = []
     for key in ALL[argument.partition(":")[0]]:

@@ -15,7 +15,7 @@ NOTES = [
 
 
 def tables(records: Records) -> list[Table]:
-    """Returns the paper's rows beside ours, and the scaled-down model."""
+    """Returns the paper's rows next to ours, and the scaled-down model."""
     return [full(records), small(records)]
 
 

@@ -61,7 +61,7 @@ def paired_differences(row: RowRuns, base: RowRuns, key: str) -> Float[np.ndarra
 
 
 def differences_by_seed(values: Mapping[int, float], base: Mapping[int, float]) -> Float[np.ndarray, " seeds"]:
-    """Returns values minus those of a base, for each seed that both have, in the order of the seeds."""
+    """Returns values minus the base's, for each seed that both have, in the order of the seeds."""
     shared = sorted(values.keys() & base.keys())
     return np.array([values[seed] - base[seed] for seed in shared])
 
@@ -128,7 +128,7 @@ def p_values_of(differences: Differences) -> dict[str, float]:
     return p_values
 
 
-def trained(row: RowRuns, base: RowRuns) -> bool:
+def did_train(row: RowRuns, base: RowRuns) -> bool:
     """Tells whether a seed of a row ends with less than twice base's perplexity; a row without seeds has not failed."""
     above = paired_differences(row, base, "perplexity")
     return not len(above) or bool(above.min() < APART)
@@ -145,7 +145,7 @@ def pooled(rows: Mapping[str, RowRuns], key: str) -> list[str]:
     """
     seeds = {name: list(by_seed(row, key).values()) for name, row in rows.items() if len(row.scored) > 1}
     base = seeds.pop("base", [])
-    untrained = [name for name in seeds if not trained(rows[name], rows["base"])]
+    untrained = [name for name in seeds if not did_train(rows[name], rows["base"])]
     wide = [name for name in seeds if name not in untrained and np.std(seeds[name]) > SPREAD * np.std(base)]
     taken = {name: of_row for name, of_row in seeds.items() if name not in (*untrained, *wide)}
     if not base or not taken or not np.ptp([*base, *itertools.chain(*taken.values())]):  # no seed differs: no test

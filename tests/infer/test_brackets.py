@@ -209,7 +209,7 @@ def test_the_twelfth_error_message_stops_it(tmp_path: Path) -> None:
     for parsed in (bad * 12, twice + bad * 10):
         done = run(*files(tmp_path, good * (1 + parsed.count("\n")), good + parsed))
         assert done.returncode == 2 and done.stdout == ""
-        assert "12 errors, the first on line 2: its words are not those of" in done.stderr
+        assert "12 errors, the first on line 2: its words differ from" in done.stderr
         assert done.stderr.count("\n") == 1
     assert "unequal line counts" in run(*files(tmp_path, f"{GOLD}\n", f"{GOLD}\n" * 2)).stderr
 

@@ -106,7 +106,7 @@ def test_int8_is_near_and_small_and_the_folder_holds_all(tmp_path: Path) -> None
 
 def test_int8_that_is_too_far_away_says_what_may_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ctranslate2.TOLERANCES, "int8", 0.0)
-    with pytest.raises(UserError, match=r"nothing is written; if this processor is not Intel's, .* CT2_USE_MKL=1, "):
+    with pytest.raises(UserError, match=r"nothing is written; if this CPU is not Intel's, .* CT2_USE_MKL=1, "):
         ctranslate2.write(random_run(N=1), tmp_path, "int8")
 
 

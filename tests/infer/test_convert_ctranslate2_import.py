@@ -226,7 +226,7 @@ def wrong(folder: Path, message: str) -> None:
 def test_a_file_that_is_cut_off_is_one_line(length: int, write: Callable[..., Path]) -> None:
     path = write() / "model.bin"
     path.write_bytes(path.read_bytes()[:length])
-    wrong(path.parent, rf"^{path}: cut off: [\d,]+ bytes are expected at [\d,]+, and the file has [\d,]+$")
+    wrong(path.parent, rf"^{path}: cut off: [\d,]+ bytes are expected at [\d,]+, but it has [\d,]+$")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_another_file_is_one_line(content: bytes, message: str, tmp_path: Path) 
         ({"extra": {"decoder/alibi": np.int8(1)}}, "only its decoder has ALiBi"),
         ({"extra": {"encoder/sliding_window": np.int32(8)}}, "encoder/sliding_window is 8, which our model cannot do"),
         ({"extra": {"decoder/num_heads": np.int16(1)}}, "num_heads is 1 and 2; it must be one value"),
-        ({"extra": {"decoder/activation": np.int8(5)}}, "activation number 5, alone or as a gate, is none of ours"),
+        ({"extra": {"decoder/activation": np.int8(5)}}, "activation number 5, with or without a gate, is none of ours"),
         ({"extra": {"with_source_bos": np.int8(1)}}, "add_source_bos is true"),
         ({"extra": {"encoder/scale_embeddings": np.float32(3)}}, "scale_embeddings is 3; it must be 1 or"),
         ({"extra": {"encoder/layer_0/self_attention/num_heads_kv": np.int32(1)}}, "its heads share keys"),
@@ -287,7 +287,7 @@ def test_a_vocabulary_that_does_not_fit_is_one_line(write: Callable[..., Path]) 
     path.write_text(lines.replace("</s>", "<end>"))
     wrong(folder, rf"^{path}: eos_token is '</s>', which it lacks$")
     path.unlink()
-    wrong(folder, rf"^{folder}: neither shared_vocabulary.json nor target_vocabulary.json is there, nor one in .txt$")
+    wrong(folder, rf"^{folder}: has neither shared_vocabulary.json nor target_vocabulary.json, nor one in .txt$")
     path.write_text(lines)
     (folder / "config.json").write_text('{"decoder_start_token": null}')
     wrong(folder, "decoder_start_token is null; models whose users give it with each text are not read$")

@@ -217,7 +217,9 @@ def test_what_our_models_have_not_is_one_line(tmp_path):
     folder = tmp_path / "bert"
     foreign.make("bert", folder)
     (folder / "vocab.txt").rename(folder / "vocab")
-    with pytest.raises(UserError, match=r"neither tokenizer.json nor vocab.txt is there; save the model's tokenizer"):
+    with pytest.raises(
+        UserError, match=r"has neither tokenizer.json nor vocab.txt; also save the model's tokenizer there"
+    ):
         huggingface.read(folder)
     Tokenizer(WordPiece({"[PAD]": 0, "the": 1}, unk_token="the")).save(str(folder / "tokenizer.json"))
     with pytest.raises(UserError, match=r"its vocabulary lacks one of \[PAD\], \[CLS\], \[SEP\], \[MASK\], \[UNK\]$"):

@@ -22,7 +22,7 @@ from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import huggingface
 from vaswani.infer.convert.folders import make_run
 from vaswani.infer.runs import open_run
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Required, Translator
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.transformer import Transformer
@@ -48,7 +48,7 @@ def test_a_run_translates_the_same_there_and_returns_bitwise_the_same(norm, tmp_
     for ids, real, expected in zip(batch.input_ids, batch.attention_mask.bool(), rows, strict=True):
         assert ids[real].tolist() == expected
     found = model.generate(**batch, num_beams=1, do_sample=False, max_length=8)
-    decoding = chosen(model_run.config.decode, beam=1, extra_length=2)
+    decoding = make_decoding(model_run.config.decode, beam=1, extra_length=2)
     ours = Translator(model_run.model_config, tokenizer(), decoding).translate(model_run.params, LINES)
     for row, one in zip(found.tolist(), ours, strict=True):
         written = [*one.hypotheses[0].tokens, EOS][
@@ -72,7 +72,7 @@ def test_beam_search_there_stops_as_the_run_does(stopping, tmp_path):
     huggingface.write(model_run, tmp_path)
     model = transformers.MarianMTModel.from_pretrained(tmp_path)
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
-    translator = Translator(model_run.model_config, tokenizer(), chosen(model_run.config.decode, nbest=4))
+    translator = Translator(model_run.model_config, tokenizer(), make_decoding(model_run.config.decode, nbest=4))
     extra_length = model_run.config.decode.extra_length
     lengths = []
     for line, translation in zip(LINES, translator.translate(model_run.params, LINES), strict=True):
@@ -112,7 +112,7 @@ def test_opus_mt_is_read_with_its_tokenizers_and_its_log_probabilities(tmp_path)
     assert np.abs(np.asarray(actual)[0] - expected).max() <= TOLERANCE
     assert run.tokenizer.decode(rows[1][0]) == target
     assert run.tokenizer.word_starts(rows[0][0])[:2] == [True, True], "the language, then the first word"
-    translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode), max_input=16)
+    translator = Translator(run.model_config, run.tokenizer, make_decoding(run.config.decode), max_input=16)
     with pytest.raises(UserError, match=r"has a symbol that is not in the vocabulary, or is special$"):
         translator.translate(run.params, [">>deu<< a"], required=[Required(prefix="Die</s>")])
     cut = translator._cut(">>deu<< " + "The old cat reads a quiz. " * 4)

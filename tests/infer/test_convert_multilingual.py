@@ -23,7 +23,7 @@ from vaswani.infer.convert.__main__ import read
 from vaswani.infer.convert.folders import make_run
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Sampling, chosen
+from vaswani.infer.translate.options import Sampling, make_decoding
 from vaswani.infer.translate.translator import Required, Translator
 from vaswani.model.transformer import Transformer
 from vaswani.search.scoring import forced_log_probs
@@ -80,7 +80,7 @@ def test_beam_search_finds_the_same_with_the_same_scores(imported) -> None:
     family, folder, model, run = imported
     theirs = tokenizer_of(family, folder)
     forced = theirs(text_target=[TARGET])["input_ids"][0][0]
-    decoding = chosen(run.config.decode, nbest=4, stopping="full", extra_length=6)
+    decoding = make_decoding(run.config.decode, nbest=4, stopping="full", extra_length=6)
     translator = Translator(run.model_config, run.tokenizer, decoding)
     ended = 0
     for line, translation in zip(LINES[:3], translator.translate(run.params, LINES[:3]), strict=True):
@@ -103,7 +103,7 @@ def test_beam_search_finds_the_same_with_the_same_scores(imported) -> None:
 @pytest.mark.slow
 def test_a_drawn_search_begins_with_the_language(imported) -> None:
     *_, run = imported
-    decoding = chosen(run.config.decode, extra_length=2)
+    decoding = make_decoding(run.config.decode, extra_length=2)
     (translation,) = Translator(run.model_config, run.tokenizer, decoding).translate(run.params, LINES[:1])
     drawn = beam_tree(run.model_config, run.params, run.tokenizer, decoding, LINES[0])
     assert drawn.leaves()[0][0] == list(translation.hypotheses[0].tokens)
@@ -120,7 +120,7 @@ def test_other_languages_are_named_by_a_line_or_at_import(imported, tmp_path) ->
     assert run.tokenizer.pieces([*ids, EOS]) == theirs.convert_ids_to_tokens(batch["input_ids"][0])
     assert run.tokenizer.leading(f"{pieces[0]} {SOURCE}") == f"{pieces[0]} "
     assert run.tokenizer.encode("") == [] and run.tokenizer.pieces(run.tokenizer.encode(pieces[0])) == [pieces[0]]
-    translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode, extra_length=4))
+    translator = Translator(run.model_config, run.tokenizer, make_decoding(run.config.decode, extra_length=4))
     (translation,) = translator.translate(run.params, [SOURCE], required=[Required(prefix=f"{pieces[1]} Die")])
     begun = run.tokenizer.pieces(translation.hypotheses[0].tokens)
     assert begun[0] == pieces[1] and translation.text.startswith("Die")
@@ -136,7 +136,7 @@ def test_other_languages_are_named_by_a_line_or_at_import(imported, tmp_path) ->
 def test_samples_and_groups_are_refused(imported) -> None:
     *_, run = imported
     for options in ({"sampling": Sampling()}, {"groups": 2}):
-        decoding = chosen(run.config.decode, **options)
+        decoding = make_decoding(run.config.decode, **options)
         with pytest.raises(UserError, match=r"begin with a language, which only plain search can require$"):
             Translator(run.model_config, run.tokenizer, decoding)
 

@@ -23,7 +23,7 @@ from vaswani.errors import UserError
 from vaswani.infer.convert import __main__ as checked
 from vaswani.infer.convert import __main__ as command
 from vaswani.infer.convert import marian, safetensors
-from vaswani.infer.convert.folders import make_run, needed, new_folder
+from vaswani.infer.convert.folders import make_run, new_folder, requires_package
 from vaswani.infer.runs import Run, open_run
 from vaswani.model import masked_lm, translation
 from vaswani.run.parameters import flatten_params
@@ -139,7 +139,7 @@ def test_only_ctranslate2_has_smaller_weights() -> None:
 
 def test_a_missing_package_is_named() -> None:
     expected = pytest.raises(UserError, match=r"^--to=x needs the package absent: pip install -e '\.\[convert\]'$")
-    with expected, needed("--to=x"):
+    with expected, requires_package("--to=x"):
         raise ModuleNotFoundError("No module named 'absent'", name="absent")
 
 

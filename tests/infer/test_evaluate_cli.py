@@ -183,7 +183,7 @@ def test_an_ensemble_is_scored_by_the_mean_of_log_probabilities_and_kept_apart(w
     assert record["params"] == 2 * sum(leaf.size for leaf in jax.tree.leaves(runs[0].params))
     with pytest.raises(UserError, match="no evaluation of the test split by the ensemble of these runs"):
         newest_evaluation(second, "test", [first])
-    with pytest.raises(UserError, match="a run is named twice; those of an ensemble differ"):
+    with pytest.raises(UserError, match="a run is named twice; an ensemble needs different ones"):
         run_here(workdir=f"{folders[0]},{folders[0]}/", split="test")
     with pytest.raises(UserError, match=r"tiny\.en: it is monolingual; only pairs can be translated, as in tsv:FILE$"):
         run_here(workdir=",".join(map(str, folders)), corpus=f"lines:{tmp_path}/tiny.en")

@@ -31,7 +31,7 @@ from vaswani.infer.explorer import export
 from vaswani.infer.inside.lens import logit_lens
 from vaswani.infer.inside.trace import Trace, record, trace
 from vaswani.infer.runs import Run, open_run
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Translator
 from vaswani.model import transformer
 from vaswani.model.baselines.recurrent_translator import RecurrentConfig
@@ -178,7 +178,7 @@ def check_searches(page: str, run: Run, lines: Sequence[str], share: float) -> N
     script = """return input.map(text => engine.translate(model, engine.sourceIds(model, text), {nbest: 4})
         .hypotheses.map(hypothesis => [hypothesis.text, hypothesis.score]))"""
     found = in_node(page, script, lines)
-    decoding = chosen(run.config.decode, nbest=4)
+    decoding = make_decoding(run.config.decode, nbest=4)
     expected = Translator(run.model_config, run.tokenizer, decoding).translate(run.params, lines)
     equal = 0
     for ours, theirs in zip(found, expected, strict=True):
@@ -217,7 +217,7 @@ def test_the_search_has_our_options(page: str, run: Run, options: dict[str, Any]
     script = """return input.lines.map(text =>
         engine.translate(model, engine.sourceIds(model, text), input.options).hypotheses[0].text)"""
     found = in_node(page, script, {"lines": lines, "options": options})
-    translator = Translator(run.model_config, run.tokenizer, chosen(run.config.decode, **options))
+    translator = Translator(run.model_config, run.tokenizer, make_decoding(run.config.decode, **options))
     assert found == [translation.text for translation in translator.translate(run.params, lines)]
 
 

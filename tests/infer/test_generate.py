@@ -179,7 +179,7 @@ def test_a_special_symbol_in_a_prompt_is_said(trained: Run) -> None:
 
 
 def test_what_cannot_be_written_is_said(trained: Run) -> None:
-    with pytest.raises(UserError, match=r"^prompt: the vocabulary has no 'Q'; it is that of the training text$"):
+    with pytest.raises(UserError, match=r"^prompt: the vocabulary has no 'Q'; it comes from the training text$"):
         generate(trained, "to Que", Decoding(1, 0.0, 5))
     with pytest.raises(UserError, match=r"^beam is 70; it must be at most \d+, the vocabulary$"):
         generate(trained, "to", Decoding(70, 0.0, 5))

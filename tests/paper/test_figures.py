@@ -52,7 +52,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         made.append(Figure(figsize=(width, height)))
         yield made[-1]
 
-    monkeypatch.setattr(drawing, "drawn", keep)
+    monkeypatch.setattr(drawing, "figure_file", keep)
     return made
 
 
@@ -131,7 +131,7 @@ def test_anaphora_shows_the_two_heads_that_see_the_antecedent(drawn: list[Figure
     weights_nhts[1, 0, 2] = (0.6, 0.0, 0.4)
     figures.draw_anaphora(figures.Focus("encoder", list("abc"), list("abc"), weights_nhts, 2, [0]), Path("x"))
     titles = [axes.get_title() for axes in drawn[0].axes]
-    assert titles == ["layer 1, head 2", "layer 2, head 1", "from 'c' alone"]
+    assert titles == ["layer 1, head 2", "layer 2, head 1", "only from 'c'"]
     assert {int(line.get_ydata()[0]) for line in drawn[0].axes[2].lines} == {2}
 
 
@@ -139,7 +139,7 @@ def test_one_head_alone_is_drawn_too(drawn: list[Figure]):
     focus = figures.Focus("encoder", list("ab"), list("ab"), planted(1, 1, 2), 1, [0])
     figures.draw_anaphora(focus, Path("x"))
     figures.draw_two(focus, Path("x"))
-    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 1, head 1", "from 'b' alone"]
+    assert [axes.get_title() for axes in drawn[0].axes] == ["layer 1, head 1", "only from 'b'"]
 
 
 def test_two_heads_are_those_that_differ_most(drawn: list[Figure]):

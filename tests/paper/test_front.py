@@ -39,4 +39,4 @@ def test_the_minutes_of_a_run_that_another_began_with_count(records: dict[str, R
 
 
 def test_what_has_no_record_has_not_run(records: dict[str, RunRecord]) -> None:
-    assert cells(front.table(records), "a grammar")[-3:] == ["not run", "0", ""]
+    assert cells(front.table(records), "a bundled grammar")[-3:] == ["not run", "0", ""]

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "configs.md").read_text()
     ("normalisation", "row", "becomes"),
     [
         ("nfkc", "| `nfkc` (default) | sentencepiece's `nmt_nfkc`: Unicode's NFKC, but", "你好,世界! می شود a bb～"),
-        ("plain_nfkc", "| `plain_nfkc` | Unicode's NFKC alone |", "你好,世界! می\u200cشود a\u200fb\vb~"),
+        ("plain_nfkc", "| `plain_nfkc` | only Unicode's NFKC |", "你好,世界! می\u200cشود a\u200fb\vb~"),
         ("none", "| `none` | nothing: all characters stay |", "你好，世界！ می\u200cشود a\u200fb\vb～"),
     ],
 )
@@ -33,7 +33,7 @@ def test_the_page_says_what_normalising_does(tmp_path: Path, normalisation: str,
 
 
 def test_a_model_that_was_trained_with_the_flags_of_the_page_can_be_read() -> None:
-    flags = re.findall(r"--(\w+)=(\w+)", PAGE.partition("sentencepiece model of your own")[2].partition("`.")[0])
+    flags = re.findall(r"--(\w+)=(\w+)", PAGE.partition("Your own sentencepiece model")[2].partition("`.")[0])
     assert len(flags) == 4
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

@@ -63,6 +63,7 @@ OWN = {
     "README.md": {"corpus/": "You need two files", "in.txt": "`in.txt`"},
     "docs/bridges.md": {
         "DIR": "imports a checkpoint of another engine",
+        "words.txt": "129 random words",
         **dict.fromkeys(("RUN", "FILE", "IMAGES", "LABELS"), "An imported run"),
     },
     "docs/commands.md": {
@@ -77,7 +78,7 @@ OWN = {
         "RUN": "RUN is the folder of a run",
         "$run": "Score every run of the sweep",
         corpus_folder("wsj"): "Put yours into a folder `wsj/`",
-        "FOLDER": "Put yours into a folder of your",
+        "FOLDER": "Put yours into any folder",
     },
     "docs/sweeps.md": {"/shared": "`--workdir` in a folder that all machines mount"},
 }

@@ -17,7 +17,7 @@ from vaswani.infer.evaluate.sentences import open_split
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.inspect import summary
 from vaswani.infer.runs import Run, open_run
-from vaswani.infer.translate.options import chosen
+from vaswani.infer.translate.options import make_decoding
 from vaswani.paper.heads.measure import save
 from vaswani.run.averaging import load_choice
 from vaswani.run.builtin import FOLDER, names, run_folder
@@ -52,7 +52,7 @@ def test_float16_costs_a_tenth_of_a_bleu_at_most(record: dict) -> None:
 
 @pytest.mark.slow
 def test_its_score_is_that_of_its_record(run: Run, record: dict) -> None:
-    again, _ = evaluate(run, open_split(run, "test"), chosen(run.config.decode))
+    again, _ = evaluate(run, open_split(run, "test"), make_decoding(run.config.decode))
     # Another processor rounds otherwise: a sentence or two of the thousand.
     assert abs(again["sacrebleu"] - record["float16"]["sacrebleu"]) < 0.2
     assert abs(again["perplexity"] - record["float16"]["perplexity"]) < 1e-3
@@ -85,7 +85,7 @@ def test_no_record_is_kept_in_it(run: Run, capsys: pytest.CaptureFixture[str]) -
     options = SimpleNamespace(checkpoint=None, output=None, json=True)
     report(options, run, {"split": "test"}, [], str)
     save(run.workdir / "evaluations" / "heads.json", {})
-    assert capsys.readouterr().err.count("only read") == 2
+    assert capsys.readouterr().err.count("read-only") == 2
     assert not (run.workdir / "evaluations").exists()
 
 

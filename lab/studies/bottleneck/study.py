@@ -11,7 +11,7 @@ from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
@@ -131,7 +131,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 6.5, 4) as figure:
+    with figure_file(path, 6.5, 4) as figure:
         axes = figure.subplots()
         for place, (kind, row) in enumerate(ROWS.find(records).items()):
             if not row.scored:

@@ -12,7 +12,7 @@ from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.depth.design import EVEN, MARGIN, ROWS, SEEDS, SHALLOW
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.table3 import parameters
@@ -188,7 +188,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 5, 3.2) as figure:
+    with figure_file(path, 5, 3.2) as figure:
         axes = figure.subplots()
         for place, (name, row) in enumerate(RUNS.find(records).items()):
             _draw(axes, place, name, row)

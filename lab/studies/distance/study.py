@@ -29,7 +29,7 @@ from lab.studies.study import (
     stages,
     table,
 )
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
@@ -196,7 +196,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     places = range(len(BANDS))
-    with drawn(path, 7.5, 3.2) as figure:
+    with figure_file(path, 7.5, 3.2) as figure:
         grid = figure.subplots(1, len(RELATIONS), sharey=True)
         for axes, relation in zip(grid, RELATIONS, strict=True):
             for place, (name, row) in enumerate(ROWS.find(records).items()):

@@ -12,7 +12,7 @@ from lab.studies.plots import legend
 from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean_cost, table
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed
@@ -136,7 +136,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 6.5, 4) as figure:
+    with figure_file(path, 6.5, 4) as figure:
         axes = figure.subplots()
         for place, (kind, row) in enumerate(ROWS.find(records).items()):
             if not row.scored:

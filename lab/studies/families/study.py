@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from lab.cards.card import Card, Claim, between, compare, measure, met, verdict_by_sign
 from lab.studies.study import Commands, Runs, Study, count_seeds, mean, mean_cost, minus, table, with_seeds
 from vaswani.configs.classification import CLASSES
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.launch import folder_of, train
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes, identity, is_of, load, row_runs, run_notes
@@ -216,7 +216,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 9, 3.4) as figure:
+    with figure_file(path, 9, 3.4) as figure:
         left, right = figure.subplots(1, 2)
         _draw(left, classifiers(records), "accuracy")
         _draw(right, translators(records), "sacrebleu")

@@ -9,7 +9,7 @@ from lab.cards.card import Card, Claim, Verdict, compare
 from lab.studies.forcing.design import POSITIONS, ROWS, SEEDS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import differences_by_seed
@@ -88,7 +88,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 6.5, 3.6) as figure:
+    with figure_file(path, 6.5, 3.6) as figure:
         axes = figure.subplots()
         for place, (name, row) in enumerate(RUNS.find(records).items()):
             if row.scored:

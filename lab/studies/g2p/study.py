@@ -10,7 +10,7 @@ from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, 
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table, with_seeds
 from lab.studies.two_stages import SEEDS
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.launch import sweep
 from vaswani.paper.published import G2P
 from vaswani.paper.records import Records, RunRecord
@@ -222,7 +222,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 6, 3.2) as figure:
+    with figure_file(path, 6, 3.2) as figure:
         axes = figure.subplots()
         for place, (language, of_language) in enumerate(word_errors(ROWS.find(records)).items()):
             draw_seeds(axes, place, list(of_language.values()), colour(0), G2P[language])

@@ -10,7 +10,7 @@ from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.heads.design import BASE, OTHERS_SEEDS, PLACES, ROWS, SEEDS
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import LEVEL, shown_p_value
@@ -125,7 +125,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     runs = RUNS.find(records)
-    with drawn(path, 7.5, 2.8) as figure:
+    with figure_file(path, 7.5, 2.8) as figure:
         for axes, place in zip(figure.subplots(1, len(PLACES)), PLACES, strict=True):
             for name, row in runs.items():
                 heads = int(name.partition("-")[0])

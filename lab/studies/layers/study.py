@@ -8,7 +8,7 @@ from lab.cards.card import Card, between, compare
 from lab.studies.layers.design import D_FF
 from lab.studies.plots import MIXERS
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, differences, mean, mean_cost, minus, table
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.cost import analytic_flops
@@ -79,7 +79,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     runs = ROWS.find(records)
-    with drawn(path, 7.5, 5.5) as figure:
+    with figure_file(path, 7.5, 5.5) as figure:
         grid = figure.subplots(2, 2, sharey="row", sharex="col")
         for place, (mixer, row) in enumerate(runs.items()):
             _draw(grid, place, mixer, row)

@@ -14,7 +14,7 @@ from lab.studies.mup.design import KINDS, RATES, SEEDS, WIDTHS, get_config
 from lab.studies.mup.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Commands, Rows, Study, configs
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.launch import sweep
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
@@ -168,7 +168,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     losses = losses_of(runs_of(records))
-    with drawn(path, 7, 3.2) as figure:
+    with figure_file(path, 7, 3.2) as figure:
         panels = figure.subplots(1, len(KINDS), sharey=True)
         for axes, kind in zip(panels, KINDS, strict=True):
             for place, width in enumerate(WIDTHS):

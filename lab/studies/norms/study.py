@@ -10,7 +10,7 @@ from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.norms.design import LAYERS, NORMS, PAPER, SEEDS, STARTED, WARMUPS, name_of
 from lab.studies.norms.design import ROWS as NAMES
 from lab.studies.study import Rows, Study, configs
-from vaswani.paper.drawing import drawn, mark, shaded
+from vaswani.paper.drawing import figure_file, mark, shaded
 from vaswani.paper.launch import sweep
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
@@ -123,7 +123,7 @@ def plot(records: Records, path: Path) -> None:
     columns = [f"{warmup} %" for warmup in WARMUPS]
     labels = [str(layers) for layers in LAYERS]
     highest = float(np.log(4 * STARTED))
-    with drawn(path, 7, 2.8) as figure:
+    with figure_file(path, 7, 2.8) as figure:
         figure.suptitle("validation perplexity; framed: the paper's recipe", fontsize=8)
         for axes, norm in zip(figure.subplots(1, len(NORMS), sharey=True), NORMS, strict=True):
             logs_nw = np.empty((len(LAYERS), len(WARMUPS)))

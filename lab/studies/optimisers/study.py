@@ -14,7 +14,7 @@ from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, 
 from lab.studies.optimisers.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
@@ -219,7 +219,7 @@ def plot(records: Records, path: Path) -> None:
     """
     curves = curves_of(records)
     target = target_of(records)
-    with drawn(path, 5, 3.5) as figure:
+    with figure_file(path, 5, 3.5) as figure:
         axes = figure.subplots()
         for place, (row, of_row) in enumerate(curves.items()):
             if of_row:

@@ -10,7 +10,7 @@ from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
 from lab.studies.paths.design import LAYERS, SEEDS
 from lab.studies.plots import MIXERS, legend
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import curve, drawn
+from vaswani.paper.drawing import curve, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import LEVEL
@@ -120,7 +120,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 6.5, 4) as figure:
+    with figure_file(path, 6.5, 4) as figure:
         axes = figure.subplots()
         for place, (name, row) in enumerate(ROWS.find(records).items()):
             if row.scored:

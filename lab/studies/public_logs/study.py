@@ -12,7 +12,7 @@ from lab.studies.public_logs.design import LOGS, SEEDS, UPDATES, get_config
 from lab.studies.public_logs.published import LOGS as PUBLISHED
 from lab.studies.public_logs.rule import CURVES, Band, compared, curve_bands, end_bands, is_whole, misses
 from lab.studies.study import Commands, Runs, Study, count_seeds, mean_cost
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.provenance import caveats
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
@@ -170,7 +170,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 7, 2.8) as figure:
+    with figure_file(path, 7, 2.8) as figure:
         panels: Sequence[Any] = figure.subplots(1, len(LOGS))
         for axes, (log, seeds) in zip(panels, seeds_of(records).items(), strict=True):
             epochs_p = np.arange(1, LOGS[log].epochs + 1)

@@ -17,7 +17,7 @@ from lab.cards.card import NO_SEEDS, OPEN, Card, Claim, Verdict, measure, met, s
 from lab.studies.scaling.design import LONG_ROWS, MOST_NATS, ROWS, TEST_SENTENCES
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.model.parameter_count import parameter_count
-from vaswani.paper.drawing import drawn
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import load
 from vaswani.tasks.config import model_config
@@ -295,7 +295,7 @@ def plot(records: Records, path: Path) -> None:
     """
     first = FIRST.find(records)
     long = LONG.find(records)
-    with drawn(path, 9, 4) as figure:
+    with figure_file(path, 9, 4) as figure:
         left, right = figure.subplots(1, 2, sharex=True, sharey=True)
         left.set_ylabel("nats a token")
         left.set_title("four amounts of text")

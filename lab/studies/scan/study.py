@@ -9,7 +9,7 @@ from lab.cards.card import Card, Claim, compare, measure, met, shown_mean
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.data.scan import SPLITS
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.published import SCAN
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
@@ -94,7 +94,7 @@ def plot(records: Records, path: Path) -> None:
     Raises:
       UserError: the file cannot be written.
     """
-    with drawn(path, 4.5, 3.2) as figure:
+    with figure_file(path, 4.5, 3.2) as figure:
         axes = figure.subplots()
         for place, (split, row) in enumerate(rows(records).items()):
             draw_seeds(axes, place, row.values("exact_match"), colour(place), SCAN[split])

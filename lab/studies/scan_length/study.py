@@ -10,7 +10,7 @@ from lab.studies.scan_length.design import ROWS as NAMES
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
 from vaswani.data.scan import LONGEST
 from vaswani.infer.scores.bleu import ORACLE
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.published import SCAN_26
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
@@ -177,7 +177,7 @@ def plot(records: Records, path: Path) -> None:
     runs = ROWS.find(records)
     judged = {f"{model}:{JUDGED}": of_design(runs, model) for model in MODELS}
     oracle = with_oracle(records, judged)
-    with drawn(path, 5, 3.2) as figure:
+    with figure_file(path, 5, 3.2) as figure:
         axes = figure.subplots()
         for place, (name, row) in enumerate(judged.items()):
             hollow = oracle[name].values(ORACLE)

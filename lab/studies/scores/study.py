@@ -12,7 +12,7 @@ from lab.studies.scores.design import CHOSEN, RATES
 from lab.studies.scores.design import ROWS as NAMES
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.paper.drawing import colour, drawn
+from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.tables.trend import INTERVAL, by_seed, differences_by_seed, paired_differences, tested
 from vaswani.train.intervals import half_interval, with_interval
@@ -197,7 +197,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     runs = ROWS.find(records)
-    with drawn(path, 5, 3.5) as figure:
+    with figure_file(path, 5, 3.5) as figure:
         axes = figure.subplots()
         for place, kind in enumerate(dict.fromkeys(name.partition("-")[0] for name in NAMES)):
             seeds = {width: list(by_seed(runs[f"{kind}-{width}"], "perplexity").values()) for width in widths(kind)}

@@ -4,7 +4,7 @@ from vaswani.paper.records import Records
 from vaswani.paper.rows import caveat_notes, row_runs, run_notes
 from vaswani.paper.tables.cost import cost
 from vaswani.paper.tables.table3 import FILE, changed
-from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, paired_differences, tested, trained
+from vaswani.paper.tables.trend import INTERVAL, UNTRAINED, did_train, paired_differences, tested
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import Table
 
@@ -31,7 +31,7 @@ def why(records: Records) -> Table:
         )
         for name, minus in COMPARED
     ]
-    untrained = [name for name, minus in COMPARED if not trained(models[name], models[minus])]
+    untrained = [name for name, minus in COMPARED if not did_train(models[name], models[minus])]
     notes = [
         *(f"{name} {UNTRAINED}" for name in untrained),
         f"difference: mean over the seeds that both rows have, {INTERVAL}",

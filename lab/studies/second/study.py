@@ -17,7 +17,7 @@ from lab.studies.second.first import why
 from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
 from vaswani.model.parameter_count import parameter_count
-from vaswani.paper.drawing import drawn, name_points
+from vaswani.paper.drawing import figure_file, name_points
 from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import RowRuns, load
@@ -278,7 +278,7 @@ def plot(records: Records, path: Path) -> None:
       UserError: the file cannot be written.
     """
     differences = differences_of(rows(records))
-    with drawn(path, 5, 4.3) as figure:
+    with figure_file(path, 5, 4.3) as figure:
         axes = figure.subplots()
         places: dict[str, tuple[float, float]] = {}
         for name, seeds in differences.items():
