@@ -403,5 +403,5 @@ def test_encoder_decoder_attention_divides_or_not_whatever_the_mixer_is():
 def test_a_mixer_without_a_class_is_none_of_the_others():
     config = dataclasses.replace(TINY)
     object.__setattr__(config, "mixer", "new")
-    with pytest.raises(ValueError, match=r"^model\.mixer='new' has no class here$"):
+    with pytest.raises(ValueError, match=r"^model\.mixer is 'new', which model/block\.py:self_mixer does not know$"):
         block.self_mixer(config, causal=True)

@@ -304,6 +304,7 @@ def test_ctrl_c_ends_a_translation_at_once_with_130(tmp_path: Path) -> None:
 class Silent(Translator):
     """A translator that has nothing to say."""
 
+    split_sentences = False
     tokenizer = SimpleNamespace(unknown=lambda texts: 0)
 
     def __init__(self) -> None:
