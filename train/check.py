@@ -10,6 +10,7 @@ from vaswani import tasks
 from vaswani.configs.rules import broken
 from vaswani.data.tokenizer import NORMALISATIONS
 from vaswani.errors import UserError
+from vaswani.extras import pip_install
 from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from vaswani.keys import flat
 from vaswani.run.choice import CHOICES as CHECKPOINTS
@@ -132,7 +133,7 @@ def check_device(cfg: ConfigDict) -> None:
     if needed != found:
         raise UserError(
             f"config: model.attention_impl is {impl!r}, which needs a {needed.upper()}, and jax has found only a "
-            f"{found.upper()}: use --config.model.attention_impl=auto, or pip install '.[{EXTRAS[needed]}]' where "
+            f"{found.upper()}: use --config.model.attention_impl=auto, or {pip_install(EXTRAS[needed])} where "
             f"there is a {needed.upper()}"
         )
 

@@ -24,6 +24,7 @@ from absl import flags, logging
 
 from vaswani import compiled
 from vaswani.errors import UserError, one_line
+from vaswani.extras import pip_install
 from vaswani.keys import flat, namesake, nearest, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE
@@ -243,7 +244,7 @@ def _of_device(message: str) -> str:
         return ""
     told, _, choose_another = first_line.partition(" (set JAX_PLATFORMS=")
     if choose_another and "libtpu" in told:
-        return f"{told}; a TPU needs the extra tpu: pip install '.[tpu]'"
+        return f"{told}; a TPU needs the extra tpu: {pip_install('tpu')}"
     return first_line
 
 

@@ -495,7 +495,9 @@ def test_a_run_finds_the_code_where_an_installed_package_has_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no clone
     log = tmp_path / "log"
-    status, _ = run_child([sys.executable, "-S", "-c", "import vaswani.train"], log, lambda: False)  # -S: nothing installed
+    status, _ = run_child(
+        [sys.executable, "-S", "-c", "import vaswani.train"], log, lambda: False
+    )  # -S: nothing installed
     assert status == 0, log.read_text()
 
 

@@ -65,7 +65,7 @@ def wait_for(path: Path, process: subprocess.Popen[str], seconds: float = 300.0)
         (
             ["--config.model.attention_impl=splash"],
             "error: config: model.attention_impl is 'splash', which needs a TPU, and jax has found only a CPU: use "
-            "--config.model.attention_impl=auto, or pip install '.[tpu]' where there is a TPU",
+            "--config.model.attention_impl=auto, or pip install -e '.[tpu]' where there is a TPU",
         ),
         (
             ["--workdir=s3://bucket/run", "--config.steps=0"],

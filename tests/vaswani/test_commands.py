@@ -120,7 +120,8 @@ def test_output_that_stops_being_read_or_stored_while_it_is_written(tmp_path: Pa
             "raise RuntimeError(\"Unable to initialize backend 'tpu': no libtpu.so (set JAX_PLATFORMS='' to choose)\")",
             2,
             "",
-            "error: Unable to initialize backend 'tpu': no libtpu.so; a TPU needs the extra tpu: pip install '.[tpu]'",
+            "error: Unable to initialize backend 'tpu': no libtpu.so; a TPU needs the extra tpu: "
+            "pip install -e '.[tpu]'",
         ),
         (
             "raise RuntimeError('RESOURCE_EXHAUSTED: Out of memory\\nmore')",
