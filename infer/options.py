@@ -27,6 +27,11 @@ from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS
 from vaswani.run.signals import Signals, leave
 
+WORKDIR = (
+    "folder of the run, or a bundled model: builtin:quickstart (the grammar), builtin:tatoeba (everyday English to "
+    "German, trained on sentences of Tatoeba, CC-BY 2.0 FR)"
+)
+
 
 def start(main: Callable[[Any], int | None], hint: str = "", check: Callable[[Any], None] | None = None) -> None:
     """Runs `main` with the flags as `vaswani.command.run` does; Ctrl-C and SIGTERM end it even while jax compiles."""
@@ -66,9 +71,9 @@ def _check_no_file(options: Any) -> None:
 def define_run_flags(several: bool = False) -> None:
     """Defines --workdir, --checkpoint and --accept_changes; with `several`, --workdir may be repeated."""
     if several:
-        flags.DEFINE_multi_string("workdir", None, "folder of the run")  # absl adds that it may be repeated
+        flags.DEFINE_multi_string("workdir", None, WORKDIR)  # absl adds that it may be repeated
     else:
-        flags.DEFINE_string("workdir", None, "folder of the run")
+        flags.DEFINE_string("workdir", None, WORKDIR)
     flags.DEFINE_string("checkpoint", None, "latest, STEP, best, ema, average:N, average:N@MINUTES or average-best:N; "
                         "default: config.decode.checkpoint")  # fmt: skip
     flags.mark_flag_as_required("workdir")

@@ -28,7 +28,7 @@ SMALL = {f"data.{split}": f"grammar:{split}:{pairs}" for split, pairs in (("trai
 
 def script(page: str) -> str:
     """Returns the README's blocks as one script, without what is left out."""
-    parts = ["set -e -o pipefail", ".venv/bin/python -c 'import train; print(train.__file__)'"]
+    parts = ["set -e -o pipefail", ".venv/bin/python -c 'import vaswani.train as train; print(train.__file__)'"]
     used: set[str] = set()
     for language, block in FENCE.findall(page):
         if language == "python":

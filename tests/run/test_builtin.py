@@ -24,6 +24,7 @@ from vaswani.run.builtin import FOLDER, names, run_folder
 from vaswani.run.parameters import params_sha256
 
 QUICKSTART = "builtin:quickstart"
+TATOEBA = "builtin:tatoeba"
 ROOT = Path(__file__).parents[2]
 
 
@@ -62,6 +63,17 @@ def test_it_translates_at_once() -> None:
     assert load_run(QUICKSTART).translate("The dog sleeps.") == "Der Hund schläft."
 
 
+def test_the_translator_of_english_is_the_run_of_its_record_and_card() -> None:
+    run = open_run(TATOEBA)
+    folder = FOLDER / "tatoeba"
+    records = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert params_sha256(run.params) == records["float16"]["params_sha256"]
+    assert f"| sacrebleu | {records['float32']['sacrebleu']:.2f} | {records['float16']['sacrebleu']:.2f} |" in card
+    assert "CC-BY 2.0 FR" in card
+    assert load_run(TATOEBA).translate("Where is the train station?") == "Wo ist der Bahnhof?"
+
+
 def test_what_it_computes_with_is_float32(run: Run) -> None:
     embed_vd = run.params["embed"]
     assert embed_vd.dtype == np.float32 and np.array_equal(embed_vd, embed_vd.astype(np.float16))
@@ -90,7 +102,8 @@ def test_no_record_is_kept_in_it(run: Run, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_wrong_name_or_checkpoint_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"--workdir=builtin:base: no such model .* there is builtin:quickstart$"):
+    known = f"{QUICKSTART}, {TATOEBA}"
+    with pytest.raises(UserError, match=rf"--workdir=builtin:base: no such model .* there is {known}$"):
         open_run("builtin:base")
     with pytest.raises(UserError, match="has only checkpoint 370, not average:5"):
         open_run(QUICKSTART, "average:5")
@@ -100,6 +113,6 @@ def test_a_wrong_name_or_checkpoint_is_one_line() -> None:
 
 def test_it_can_be_one_of_several_and_start_another() -> None:
     assert folders("workdir", f"{QUICKSTART},runs/mine") == [QUICKSTART, "runs/mine"]
-    assert names() == [QUICKSTART]
+    assert names() == [QUICKSTART, TATOEBA]
     steps, _ = load_choice(run_folder("init", QUICKSTART), "370")
     assert steps == [370]
