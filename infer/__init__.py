@@ -4,14 +4,14 @@ Load a run, translate, score, and look at the attention (`infer.api.LoadedRun`):
 
     from vaswani import load_run
 
-    model = load_run("builtin:quickstart")  # or your own run folder
-    lines = ["The dog sleeps.", "We read a new book."]
+    model = load_run("builtin:tatoeba")  # or your own run folder
+    lines = ["Where is the train station?", "I lost my umbrella."]
     print(model.translate(lines), model.translate(lines, beam=1))
 
-    scores = model.score(lines, ["Der Hund schläft.", "Wir lesen ein neues Buch."])
+    scores = model.score(lines, ["Wo ist der Bahnhof?", "Ich habe meinen Schirm verloren."])
     print(round(scores["sacrebleu"], 2), scores["signatures"]["sacrebleu"], round(scores["perplexity"], 2))
 
-    cross = model.attention_maps("The dog sleeps.")["cross"]
+    cross = model.attention_maps("Where is the train station?")["cross"]
     print(cross.queries, cross.keys, cross.weights_nhts.shape)
 """
 
