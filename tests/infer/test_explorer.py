@@ -354,7 +354,7 @@ def test_the_difference_that_rounding_makes_is_measured() -> None:
     sources = [source for source, _ in tiny.PAIRS[:2]]
     rounded = export.rounded(model.params, 8)
     found = export.largest_difference(model, rounded, sources)
-    greedy = Translator(model.model_config, model.tokenizer, chosen(model.config.decode, beam=1))
+    greedy = Translator(model.model_config, model.tokenizer, make_decoding(model.config.decode, beam=1))
     expected = 0.0
     for source, translation in zip(sources, greedy.translate(model.params, sources), strict=True):
         ids = [*translation.hypotheses[0].tokens, EOS]
