@@ -130,7 +130,8 @@ def test_a_wrong_source_is_one_line(source: str) -> None:
 
 
 def test_only_ctranslate2_has_smaller_weights() -> None:
-    given = {"to": "onnx", "from": SimpleNamespace(value=None), "output": "out", "checkpoint": None, "languages": None}
+    given = {"to": "onnx", "from": SimpleNamespace(value=None), "output": "out"}
+    given |= dict.fromkeys(("checkpoint", "languages", "tokenizer"))
     with pytest.raises(UserError, match=r"^--quantization is for --to=ctranslate2; the other formats are float32$"):
         checked.check(Options(given | {"quantization": "int8"}))
     checked.check(Options(given | {"quantization": None}))

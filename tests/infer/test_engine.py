@@ -68,7 +68,7 @@ def test_runs_of_an_ensemble_have_one_tokenizer(run: Run, monkeypatch: pytest.Mo
     tokenizer.sha256 = "x"
     other = run._replace(text=tokenizer, workdir=Path("other"))
     monkeypatch.setattr(
-        "vaswani.infer.align.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
+        "vaswani.infer.runs.open_run", lambda workdir, checkpoint, task: other if workdir == "other" else run
     )
     with pytest.raises(UserError, match="other have different tokenizers; an ensemble must share one"):
         open_runs(f"{run.workdir},other")

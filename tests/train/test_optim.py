@@ -133,5 +133,5 @@ def test_after_one_update_the_moving_average_is_the_parameters_whatever_its_deca
 
 
 def test_an_unknown_optimiser_is_none_of_the_others() -> None:
-    with pytest.raises(ValueError, match=r"^optim\.name='lion' has no optimiser here$"):
+    with pytest.raises(ValueError, match=r"^optim\.name is 'lion', which train/optim\.py does not know$"):
         optimizer(config(name="lion"), d_model=16, steps=1)
