@@ -233,7 +233,7 @@ class Graph:
                 "LayerNormalization", x_btd, params["scale"], params["bias"], epsilon=self.config.norm_epsilon
             )
         if self.config.norm_kind != "rms":
-            raise ValueError(f"model.norm_kind={self.config.norm_kind!r} has no nodes here")
+            raise ValueError(f"model.norm_kind is {self.config.norm_kind!r}, which has no nodes here")
         mean_bt1 = self.add("ReduceMean", self.add("Mul", x_btd, x_btd), [-1])
         root_bt1 = self.add("Sqrt", self.add("Add", mean_bt1, np.float32(self.config.norm_epsilon)))
         return self.add("Mul", self.add("Div", x_btd, root_bt1), params["scale"])

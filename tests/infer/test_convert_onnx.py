@@ -122,9 +122,9 @@ def test_what_has_no_nodes_is_written_as_nothing_else() -> None:
     for field in ("activation", "norm_kind"):
         object.__setattr__(config, field, "new")
     graph = onnx_graph.Graph(config)
-    with pytest.raises(ValueError, match=r"^model\.activation='new' has no node here$"):
+    with pytest.raises(ValueError, match=r"^model\.activation is 'new', which has no node here$"):
         graph.feed_forward({"w1": np.ones((2, 3)), "w2": np.ones((3, 2))}, "x")
-    with pytest.raises(ValueError, match=r"^model\.norm_kind='new' has no nodes here$"):
+    with pytest.raises(ValueError, match=r"^model\.norm_kind is 'new', which has no nodes here$"):
         graph.norm({"scale": np.ones(2)}, "x")
 
 
