@@ -13,7 +13,7 @@ SMALL = ("configs/small.py", "notebooks/4_table_3_in_small.py", "notebooks/4_tab
 # In a process of its own: with types checked at each call it takes 14 times as long.
 COUNT = """
 import sys
-from configs.{config} import get_config
+from vaswani.configs.{config} import get_config
 from vaswani.data.from_config import prepare_all
 from vaswani.data.pipeline import TrainingBatches
 
