@@ -11,8 +11,8 @@ checkpoints of the training.
 Five sentences to try are taken from --examples, from explorer.json in the run folder, or from the run's test corpus:
 {"examples": [{"title": "A bank to swim to", "source": "The old cat swam to the bank yesterday."}]}
 
-It is for runs of task=translation with attention and sinusoidal positions, of up to ten million parameters, and with
-subwords learned here; python -m infer.demo serves a page of others.
+It is for runs of task=translation with attention and sinusoidal or learned positions, of up to ten million parameters,
+and with words or subwords learned here; python -m infer.demo serves a page of others.
 """
 
 from pathlib import Path

@@ -75,9 +75,9 @@ function drawSource(root, s) {
 
 /* Returns the word whose embedding is most like a subword's (their cosine). */
 function nearest(id) {
-  const { data: table } = model.tensors[model.config.tie_embeddings ? "embed" : "source_embed"];
+  const { data: table } = model.tensors[model.config.tables[0]];
   const d = model.config.d_model;
-  const row = one => table.subarray(one * d, (one + 1) * d);
+  const row = one => table.subarray(model.tokenizer.fromSource(one) * d, (model.tokenizer.fromSource(one) + 1) * d);
   const dot = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
   const words = COMPLETIONS.filter(word => model.tokenizer.encode(word).length === 1);
   const likeness = words.map(word => {

@@ -7,7 +7,7 @@ For views:
   model.tokenizer                         see tokenizer.js: encode, decode, label, pieces
   model.tensors["embed"]                  {shape, data}, as the parameters of the run are named
 
-  ids = sourceIds(model, text)            subwords, and EOS
+  ids = sourceIds(model, text)            subwords, and what ends a source: EOS, or nothing in some imported runs
   source = encode(model, ids, options)    {ids, x, memory, trace}: the encoder, and keys and values for the decoder
   decode(model, source, inputs, options)  {trace, logits}: the decoder reads `inputs`, BOS first, all positions at once
   forward(model, ids, inputs, options)    both, with one trace
@@ -45,7 +45,7 @@ function openModel(data, checkpoint) {
     tensors[name] = { shape: stored.shape, data: values(stored) };
   }
   return {
-    config: data.config, decoding: data.decoding, step: saved.step, tensors, tokenizer: makeTokenizer(data.tokenizer),
+    config: data.config, decoding: data.decoding, step: saved.step, tensors, tokenizer: openTokenizer(data.tokenizer),
   };
 }
 
@@ -146,6 +146,12 @@ function kept(work, name, rows, shape, first = 0) {
   return rows;
 }
 
+/* Returns how many tokens may be written: learned positions have an end. */
+function longest(model) {
+  const learned = model.tensors.target_positions;
+  return learned ? learned.shape[0] : Infinity;
+}
+
 /* PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos of the same (section 3.5). */
 function sinusoids(position, d_model) {
   return Float32Array.from({ length: d_model }, (_, i) => {
@@ -157,14 +163,16 @@ function sinusoids(position, d_model) {
 
 /* Returns the embeddings of tokens, with their positions, from `first` on. */
 function embedded(work, side, ids, first = 0) {
-  const { config, tensors } = work.model;
-  const table = tensors[config.tie_embeddings ? "embed" : `${side}_embed`].data;
+  const { config, tensors, tokenizer } = work.model;
+  const table = tensors[config.tables[side === "source" ? 0 : 1]].data;
+  const learned = tensors[`${side}_positions`]?.data;
   const d = config.d_model;
   const factor = config.scale_embeddings ? Math.sqrt(d) : 1;
   return ids.map((id, t) => {
-    const row = table.slice(id * d, (id + 1) * d).map(value => value * factor);
+    const place = side === "source" ? tokenizer.fromSource(id) : id;
+    const row = table.slice(place * d, (place + 1) * d).map(value => value * factor);
     if (work.options.positions === false) return row;
-    const position = sinusoids(first + t, d);
+    const position = learned ? learned.subarray((first + t) * d, (first + t + 1) * d) : sinusoids(first + t, d);
     return row.map((value, i) => value + position[i]);
   });
 }
@@ -278,7 +286,7 @@ function logitsOf(model, x, table, bias) {
   const { data } = tensors[table];
   const factor = config.scale_logits ? config.d_model ** -0.5 : 1;
   return x.map(row => {
-    const logits = new Float32Array(config.vocab_size);
+    const logits = new Float32Array(data.length / config.d_model);
     for (let id = 0; id < logits.length; id++) {
       const first = id * row.length;
       let sum = 0;
@@ -291,13 +299,13 @@ function logitsOf(model, x, table, bias) {
 
 /* Returns the logits of the decoder's output. */
 function predicted(model, x) {
-  return logitsOf(model, x, model.config.tie_embeddings ? "embed" : "softmax", model.tensors.output_bias?.data);
+  return logitsOf(model, x, model.config.tables[2], model.tensors.output_bias?.data);
 }
 
 const working = (model, options, trace = {}) => ({ model, options, trace: options.trace === false ? null : trace });
 
 function sourceIds(model, text) {
-  return [...model.tokenizer.encode(text), EOS];
+  return [...model.tokenizer.encode(text), ...model.tokenizer.sourceEnd];
 }
 
 function encode(model, ids, options = {}) {
@@ -348,7 +356,7 @@ function* search(model, ids, options = {}) {
   const nbest = options.nbest ?? 1;
   const quiet = { ...options, trace: false };
   const source = encode(model, ids, quiet);
-  const limit = Math.max(1, ids.length + extra_length);
+  const limit = Math.min(Math.max(1, ids.length + extra_length), longest(model));
   const penalty = length => length_penalty === "power" ? length ** alpha : ((5 + length) / 6) ** alpha;
   const count = beam === 1 ? 1 : 2 * beam;
   const steps = [];
@@ -411,7 +419,7 @@ function logitLens(model, trace, name) {
   return [`${name}/embedding`, ...layers].map(layer => {
     const { rows } = trace[layer];
     const x = config.norm === "pre" ? layerNorm(model, rows, `${name}/final_norm`) : rows;
-    return name === "decoder" ? predicted(model, x) : logitsOf(model, x, config.tie_embeddings ? "embed" : "source_embed");
+    return name === "decoder" ? predicted(model, x) : logitsOf(model, x, config.tables[0]);
   });
 }
 

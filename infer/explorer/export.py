@@ -14,7 +14,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 from sentencepiece import sentencepiece_model_pb2
 
+from vaswani.data.pair import Pair
 from vaswani.data.sources import open_corpus
+from vaswani.data.symbols import SPECIALS, Symbols
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.infer.attention.choices import translation_choices
@@ -46,11 +48,13 @@ FIELDS = (
     "d_v",
     "norm",
     "norm_epsilon",
+    "positions",
     "scale_attention",
     "scale_embeddings",
     "scale_logits",
-    "tie_embeddings",
+    "tables",
 )
+POSITIONS = ("sinusoidal", "learned")
 ROLES = "roles.json"  # of a run whose heads were measured
 _ROLE = {"kind": str, "layer": int, "head": int, "relation": str, "accuracy": float, "low": float, "high": float}
 _KINDS = {1: "normal", 6: "byte"}  # of sentencepiece's pieces; the others are special tokens
@@ -63,10 +67,10 @@ def check(model_run: Run) -> None:
     if not isinstance(model_run.model_config, ModelConfig):
         raise UserError(f"{where}: the explorer is for Transformers, not for recurrent networks; {instead}")
     config = model_run.model_config
-    held = {"norm": KNOWN_NORMS, **widths_and_switches(config)}
+    held = {"norm": KNOWN_NORMS, "positions": POSITIONS, **widths_and_switches(config)}
     check_holds("the explorer", config, held, instead)
-    if config.depths != (config.N, config.N) or config.source_vocab_size is not None:
-        raise UserError(f"{where}: the explorer is for stacks of one depth, and for one vocabulary; {instead}")
+    if config.depths != (config.N, config.N):
+        raise UserError(f"{where}: the explorer is for stacks of one depth; {instead}")
     count = count_parameters(model_run.params)
     if count > LARGEST:
         raise UserError(f"{where}: {count:,} parameters; the explorer is for up to {LARGEST:,}; {instead}")
@@ -74,14 +78,34 @@ def check(model_run: Run) -> None:
 
 
 def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Returns what tokenizer.js reads: pieces, their scores and kinds, and the normalisation as sentencepiece has it.
+    """Returns what tokenizer.js reads: the target's vocabulary, the source's if it is another, and what ends a source.
 
     Raises:
-      UserError: it is not of subwords that can be spelled in bytes, as those that training learns.
+      UserError: as `vocabulary_data`.
+    """
+    end = list(tokenizer.source_end)
+    if not isinstance(tokenizer, Pair):
+        return {"target": vocabulary_data(tokenizer), "source": None, "source_end": end}
+    source = vocabulary_data(tokenizer.source)
+    return {"target": vocabulary_data(tokenizer.target), "source": source, "source_end": end}
+
+
+def vocabulary_data(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Returns the pieces of a vocabulary, their scores and kinds, and the normalisation as sentencepiece has it.
+
+    Words between blanks are pieces that begin with sentencepiece's mark of a space.
+
+    Raises:
+      UserError: it is neither of words nor of subwords that can be spelled in bytes, as those that training learns.
     """
     wrong = UserError(
-        "the explorer is for subwords that training here has learned; python -m infer.demo shows this run"
+        "the explorer is for words, or subwords that training here has learned; python -m infer.demo shows this run"
     )
+    if isinstance(tokenizer, Symbols) and tokenizer.units == "words" and not tokenizer.joiner:
+        words = tokenizer.pieces(range(len(SPECIALS), tokenizer.vocab_size))
+        pieces = [*SPECIALS, *(f"▁{word}" for word in words)]
+        names = ["special"] * len(SPECIALS) + ["word"] * len(words)
+        return {"pieces": pieces, "scores": [], "kinds": names, "charsmap": ""}
     if type(tokenizer) is not Tokenizer or tokenizer.units != "subwords":
         raise wrong
     model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.content)  # type: ignore[attr-defined]

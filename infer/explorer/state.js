@@ -13,7 +13,7 @@ let looked = {}; // {t} or {s}: the target or source word that is pointed at
 
 // The English words that completions offer: without a list, those that are one piece of the vocabulary.
 const COMPLETIONS = data.words.length ? data.words
-  : data.tokenizer.pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
+  : (data.tokenizer.source ?? data.tokenizer.target).pieces.filter(piece => /^▁\p{L}{2}/u.test(piece)).map(piece => piece.slice(1));
 
 // What is chosen, all of it texts: the address has what differs from this. `pin` is a target word, `word` a source word;
 // `block` is opened, with its head `own` if it is self-attention; `fold` is what is unfolded in it.

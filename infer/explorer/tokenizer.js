@@ -13,9 +13,32 @@ function bytesOf(base64) {
   return bytes;
 }
 
+/* Makes the tokenizer of a page. Of two vocabularies, the source's ids begin after the target's, but for special ones. */
+function openTokenizer({ source, target, source_end }) {
+  const written = makeTokenizer(target);
+  if (!source) return { ...written, sourceEnd: source_end, fromSource: id => id, toSource: id => id };
+  const read = makeTokenizer(source);
+  const offset = target.pieces.length;
+  const toSource = id => id > UNK ? id + offset : id; // as the page has an id of the source
+  const fromSource = id => id >= offset ? id - offset : id;
+  const isRead = ids => ids.some(id => id >= offset);
+  return {
+    pieces: [...written.pieces, ...read.pieces],
+    kinds: [...written.kinds, ...read.kinds],
+    sourceEnd: source_end,
+    fromSource,
+    toSource,
+    encode: text => read.encode(text).map(toSource),
+    decode: ids => isRead(ids) ? read.decode(ids.map(fromSource)) : written.decode(ids),
+    normalise: read.normalise,
+    label: id => id >= offset ? read.label(id - offset) : written.label(id),
+  };
+}
+
 /* Makes {pieces, encode(text) -> ids, decode(ids) -> text, normalise(text), label(id)}.
 
-`data` has pieces, scores, kinds ("normal", "byte", "special") and charsmap, sentencepiece's compiled normalisation. */
+`data` has pieces, scores, kinds ("normal", "byte", "word", "special") and charsmap, sentencepiece's compiled
+normalisation. */
 function makeTokenizer(data) {
   const normalised = data.charsmap ? charsmap(bytesOf(data.charsmap)) : null;
   const idOf = new Map(data.pieces.map((piece, id) => [piece, id]));
@@ -59,6 +82,9 @@ function makeTokenizer(data) {
   }
 
   function encode(text) {
+    if (data.kinds.at(-1) === "word") {
+      return text.split(/\s+/).filter(Boolean).map(word => idOf.get(SPACE + word) ?? UNK);
+    }
     const ids = [];
     for (const [word] of prepared(text).matchAll(/▁?[^▁]+|▁/g)) {
       if (!words.has(word)) words.set(word, merged(word));

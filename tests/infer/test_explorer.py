@@ -23,9 +23,11 @@ from tests import tiny
 from tests.infer.explorer import in_node, needs_node
 from vaswani.configs.common import default
 from vaswani.data.grammar.sentences import pair
+from vaswani.data.pair import Pair
+from vaswani.data.symbols import SPECIALS, Symbols
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.ids import BOS, EOS
+from vaswani.ids import BOS, EOS, UNK
 from vaswani.infer.explorer import __main__ as command
 from vaswani.infer.explorer import export
 from vaswani.infer.inside.lens import logit_lens
@@ -53,6 +55,7 @@ VARIANTS = {
     "untied": {"tie_embeddings": False, "output_bias": True, "scale_logits": True},
     "biases": {"biases": True, "feed_forward_biases": False},
     "unscaled": {"scale_attention": False, "scale_embeddings": False},
+    "learned": {"positions": "learned", "max_positions": 64},
 }
 
 
@@ -71,7 +74,7 @@ def page() -> str:
 def small(**changes: Any) -> Run:
     """Returns a run of a small model of random parameters, whose biases and norms are random, too."""
     tokenizer = tiny.tokenizer()
-    config = dataclasses.replace(tiny.TINY, vocab_size=tokenizer.vocab_size, **changes)
+    config = dataclasses.replace(tiny.TINY, **({"vocab_size": tokenizer.vocab_size} | changes))
     numbers = jax.tree.map(np.asarray, tiny.perturbed(config))
     cfg = default()
     cfg.data.train = "tsv:a"
@@ -172,6 +175,35 @@ def test_every_activation_of_a_variant_is_pythons(name: str) -> None:
     text = export.page(export.as_json(model))
     ids, inputs = ids_of(model, *tiny.PAIRS[0])
     check_equal(activations(text, ids, inputs, {}), of_ids(rounded, ids, inputs))
+
+
+def of_two_vocabularies() -> Run:
+    """Returns a run of words with a vocabulary for each language, whose sources end without EOS."""
+    source = Symbols.of_pieces([*SPECIALS, "der", "the", "cat", "dog", "sleeps"], source_eos=False)
+    target = Symbols.of_pieces([*SPECIALS, "der", "Hund", "Katze", "schläft"])
+    sizes = {"vocab_size": target.vocab_size, "source_vocab_size": source.vocab_size}
+    run = small(**sizes, positions="learned")
+    return run._replace(text=Pair(source, target), params=export.rounded(run.params, 16))
+
+
+@needs_node
+def test_a_run_of_words_with_two_vocabularies_is_pythons() -> None:
+    run = of_two_vocabularies()
+    page = export.page(export.as_json(run))
+    script = "const ids = engine.sourceIds(model, input); return [ids, ids.map(model.tokenizer.label).join(''), "
+    script += "ids.map(model.tokenizer.fromSource), model.tokenizer.decode(ids), model.tokenizer.decode([4, 7, 2])]"
+    ids, labels, own, text, written = in_node(page, script, "the  cat <s> sleeps")
+    assert own == run.tokenizer.source_ids("the cat <s> sleeps") == [5, 6, UNK, 8]
+    assert ids == [13, 14, UNK, 16] and text == "the cat sleeps" and written == "der schläft"
+    assert "cat" in labels
+    found = activations(page, ids, [BOS, 5, 7], {})
+    check_equal(found, of_ids(run, own, [BOS, 5, 7]))
+    assert found["logits"].shape == (3, run.tokenizer.vocab_size)
+    best = in_node(page, "return engine.translate(model, input, {nbest: 4}).hypotheses", ids)
+    translator = Translator(run.model_config, run.tokenizer, make_decoding(run.config.decode, nbest=4))
+    (ours,) = translator.translate(run.params, ["the cat <s> sleeps"])
+    assert [one["text"] for one in best] == [one.text for one in ours.hypotheses]
+    np.testing.assert_allclose([one["score"] for one in best], [one.score for one in ours.hypotheses], atol=1e-4)
 
 
 def check_searches(page: str, run: Run, lines: Sequence[str], share: float) -> None:
@@ -422,7 +454,7 @@ def test_roles_are_of_the_parameters_that_they_were_measured_with(
 @pytest.mark.parametrize(
     ("changes", "wrong"),
     [
-        ({"N_encoder": 1}, "the explorer is for stacks of one depth, and for one vocabulary; python -m infer.demo"),
+        ({"N_encoder": 1}, "the explorer is for stacks of one depth; python -m infer.demo"),
         ({"share_layers": True}, "model.share_layers is True, which the explorer cannot hold; python -m infer.demo"),
         ({"positions": "rope"}, "model.positions is 'rope'"),
         ({"norm": "deep"}, "model.norm is 'deep'"),
@@ -448,7 +480,7 @@ def test_a_recurrent_network_is_one_line() -> None:
 def test_too_large_a_model_and_other_subwords_are_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     model = small()
     with pytest.raises(UserError, match="subwords that training here has learned"):
-        export.tokenizer_data(tiny.given_tokenizer(add_dummy_prefix=False))
+        export.vocabulary_data(tiny.given_tokenizer(add_dummy_prefix=False))
     monkeypatch.setattr(export, "LARGEST", 100)
     with pytest.raises(UserError, match="parameters; the explorer is for up to 100;"):
         export.as_json(model)

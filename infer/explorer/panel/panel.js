@@ -135,7 +135,7 @@ function drawLens(root, stack) {
   grid(root, { name: `logit lens of the ${stack}`, rows: ["embedding", ...range(model.config.N).map(n => `layer ${n + 1}`)],
     columns: (stack === "encoder" ? now.ids : now.output).map(wordOf),
     values: lens.map(row => row.map(logits => largest(softmax(logits), 1)[0])),
-    text: ([id, p]) => `${wordOf(id)} ${share(p)}`, heat: ([, p]) => p });
+    text: ([id, p]) => `${wordOf(stack === "encoder" ? model.tokenizer.toSource(id) : id)} ${share(p)}`, heat: ([, p]) => p });
 }
 
 function drawEmbedding(root, block) {
@@ -144,7 +144,9 @@ function drawEmbedding(root, block) {
   strips(root, names, rows, block, Math.ceil(rows[0].length / 128));
   make("p", `${rows[0].length} numbers a word: in colour above zero, in grey below.`, root, "key");
   whatIf(root, ["positions", "order"]);
-  fold(root, "positions", "Positions: why sines and cosines?", drawPositions);
+  if (data.config.positions === "sinusoidal") {
+    fold(root, "positions", "Positions: why sines and cosines?", drawPositions);
+  }
 }
 
 function drawSoftmax(root) {
