@@ -39,8 +39,8 @@ def test_the_documented_example_runs_and_is_of_ten_lines(workdir: Path, capsys: 
     lines = [line[4:] for line in (infer.__doc__ or "").splitlines() if line.startswith("    ")]
     assert len(lines) <= 10
     example = "\n".join(lines)
-    assert "builtin:quickstart" in example
-    exec(compile(example.replace("builtin:quickstart", str(workdir)), "example", "exec"), {})
+    assert "builtin:tatoeba" in example
+    exec(compile(example.replace("builtin:tatoeba", str(workdir)), "example", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and "tok:13a" in printed[1] and "(2, 2, " in printed[2]
 
