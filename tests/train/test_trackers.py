@@ -131,9 +131,9 @@ def test_mlflow_in_files_has_the_records_and_the_config(tmp_path: Path) -> None:
 CODE = """
 import sys
 from pathlib import Path
-from vaswani.train.trackers import tracked
+from vaswani.train.trackers import open_tracker
 name, workdir, step, loss = sys.argv[1:]
-with tracked(name, Path(workdir), {"model": {"h": 4}, "steps": 2}) as tracker:
+with open_tracker(name, Path(workdir), {"model": {"h": 4}, "steps": 2}) as tracker:
     tracker.log(int(step), {"train/loss": float(loss)})
 """
 
