@@ -30,7 +30,9 @@ function drawTarget(root, t) {
   make("span", share(p), title, "own");
   const lens = make("p", "\u00a0", first, "key lens");
   clearTimeout(lensTimer);
-  lensTimer = setTimeout(() => { lens.textContent = earlier(n); }, now.lens[n] ? 0 : 60); // not while the pointer runs over words
+  const sentence = now;
+  // Later, so that nothing is computed while the pointer runs over words; by then another sentence may be there, or none.
+  lensTimer = setTimeout(() => { if (now === sentence) lens.textContent = earlier(n); }, now.lens[n] ? 0 : 60);
   const second = column(root, `What could stand here${rank > 1 ? ` (the search took number ${rank})` : ""}`);
   bars(second, best.map(([other, q]) => [wordOf(other), q, other === id]), "");
   const third = column(root, `What it looks at: ${whichHead()}`);
