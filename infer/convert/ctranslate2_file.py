@@ -24,7 +24,10 @@ from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 
 NEWEST = 6  # version of the file format
-_TYPES = tuple(map(np.dtype, ("<f4", "i1", "<i2", "<i4", "<f2", jnp.bfloat16)))
+_TYPES: tuple[np.dtype, ...] = (
+    *[np.dtype(name) for name in ("<f4", "i1", "<i2", "<i4", "<f2")],
+    np.dtype(jnp.bfloat16),
+)
 _TYPE_OF_WIDTH = {kind.itemsize: kind for kind in reversed(_TYPES[:3])}
 _OLD_INT16_SCALE = 1000.0  # of the oldest files, which do not have it
 SCALE = "_scale"

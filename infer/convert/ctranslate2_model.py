@@ -213,7 +213,7 @@ def _narrow_heads(params: dict[str, np.ndarray], settings: Settings, model: Conf
         is_used_e |= params[path].reshape(-1, model.d_v).any(axis=0)
     for path in outputs:
         is_used_e |= params[path].any(axis=(0, 2))
-    model.d_v = int(is_used_e.nonzero()[0].max(initial=0)) + 1
+    model.d_v = max(is_used_e.nonzero()[0].tolist(), default=0) + 1
     params |= {path: params[path][..., : model.d_v] for path in of_values}
     params |= {path: params[path][:, : model.d_v] for path in outputs}
 
