@@ -12,6 +12,7 @@ import pytest
 import regex
 
 from vaswani.data import sources
+from vaswani.data import tfds as tfds_corpus
 from vaswani.data.lines import LONGEST_LINE, is_blank, read_lines
 from vaswani.data.sources import open_corpus
 from vaswani.data.tfds import download
@@ -206,6 +207,23 @@ def test_tfds_reads_a_prepared_set(prepared_tfds: Path) -> None:
     assert "no language 'fr'" in error(f"tfds:{prepared_tfds}:{{en,fr}}")
     assert "name the two languages once" in error(f"tfds:{prepared_tfds}")
     download(f"tfds:{prepared_tfds}:{{en,de}}")
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_builder_of_the_page_prepares_the_pairs_of_text_files_in_their_order(tmp_path, monkeypatch) -> None:
+    page = (ROOT / "docs/corpora.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("corpus").mkdir()
+    for split, count in [("train", 7), ("valid", 1), ("test", 2)]:
+        for language in ("en", "de"):
+            lines = [f"{split} {language} {number}\n" for number in range(count)]
+            write(tmp_path / f"corpus/{split}.{language}", "".join(lines))
+    exec(compile(recipe, "corpora.md", "exec"), {"__name__": "recipe"})
+    monkeypatch.setattr(tfds_corpus, "AT_ONCE", 3)
+    for split in ("train", "valid", "test"):
+        own = open_corpus(f"tfds:sets/mine/1.0.0:{split}:{{en,de}}")
+        assert list(own.pairs()) == list(open_corpus(f"text:corpus/{split}.{{en,de}}").pairs())
 
 
 @pytest.mark.filterwarnings("default")
