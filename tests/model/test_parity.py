@@ -22,7 +22,8 @@ from tests.reference import torch, transformers
 from tests import tolerance
 from tests.foreign import randomise
 from tests.tiny import padded_ids
-from vaswani.infer.convert import bert, gpt2, huggingface, t5, vit
+from vaswani.infer.convert import bert, gpt2, huggingface, t5, table, vit
+from vaswani.infer.convert.folders import nested
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
@@ -52,6 +53,16 @@ T5 = replace(
     scale_attention=False,
     scale_embeddings=False,
     scale_logits=True,
+)
+LLAMA = replace(
+    SMALL,
+    positions="rope",
+    norm="pre",
+    norm_kind="rms",
+    activation="swiglu",
+    feed_forward_biases=False,
+    scale_embeddings=False,
+    tie_embeddings=False,
 )
 IMAGE = ImageConfig(height=12, width=8, patch_height=4, patch_width=4, classes=7)
 VIT = replace(
@@ -121,6 +132,35 @@ def ids(lengths: list[int], seed: int = 0) -> np.ndarray:
     return padded_ids(np.random.default_rng(seed), lengths, max(lengths), SMALL.vocab_size)
 
 
+LLAMA_TABLE = """
+model.embed_tokens.weight                             embed                                  v d
+lm_head.weight                                        softmax                                v d
+model.layers.{n}.input_layernorm.weight               decoder/layer_{n}/norm_1/scale         d
+model.layers.{n}.self_attn.{q,k}_proj.weight          decoder/layer_{n}/self_attention/w{q,k}  hk d
+model.layers.{n}.self_attn.v_proj.weight              decoder/layer_{n}/self_attention/wv    he d
+model.layers.{n}.self_attn.o_proj.weight              decoder/layer_{n}/self_attention/wo    d he
+model.layers.{n}.post_attention_layernorm.weight      decoder/layer_{n}/norm_2/scale         d
+model.layers.{n}.mlp.gate_proj.weight                 decoder/layer_{n}/feed_forward/w1      f d
+model.layers.{n}.mlp.up_proj.weight                   decoder/layer_{n}/feed_forward/v       f d
+model.layers.{n}.mlp.down_proj.weight                 decoder/layer_{n}/feed_forward/w2      d f
+model.norm.weight                                     decoder/final_norm/scale               d
+"""
+
+
+def llama_parameters(weights: Weights) -> dict[str, Any]:
+    """Returns LLaMA's weights (Touvron et al. 2023) under our names; there is no importer of it.
+
+    transformers rotates entry i of a query together with entry i + k/2, and ours with its neighbour.
+    """
+    params = table.read(weights, table.rows(LLAMA_TABLE, LLAMA.N), table.sizes_of(LLAMA))
+    neighbours = np.arange(LLAMA.d_k).reshape(2, -1).T.ravel()
+    for path in params:
+        if path.endswith(("wq", "wk")):
+            params[path] = params[path][:, :, neighbours]
+    weights.check_all_read(())
+    return nested(params)
+
+
 FAMILIES = {
     # BERT adds the embedding of token type 0 to every position; here it is part of the table of positions.
     "bert": Family(
@@ -170,6 +210,23 @@ FAMILIES = {
         attentions=(1, 2),
         length=160,
         size=0.15,
+    ),
+    # RMSNorm, SwiGLU and RoPE together.
+    "llama": Family(
+        theirs=lambda: transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
+                vocab_size=LLAMA.vocab_size, hidden_size=LLAMA.d_model, intermediate_size=LLAMA.d_ff,
+                num_hidden_layers=LLAMA.N, num_attention_heads=LLAMA.h, rms_norm_eps=LLAMA.norm_epsilon,
+                attn_implementation="eager",
+            )
+        ),
+        their_logits=lambda theirs, ids: theirs(ids).logits,
+        ours=LanguageModel(LLAMA),
+        parameters=llama_parameters,
+        inputs=(ids([20, 20, 20]),),
+        attentions=(1,),
+        length=20,
+        prompt=5,
     ),
     "vit": Family(
         theirs=lambda: transformers.ViTForImageClassification(
@@ -239,7 +296,7 @@ def test_gradients(name: str, tmp_path: Path) -> None:
     assert abs(actual - expected) <= tolerance.rounding(3 * family.roundings()) * usual
 
 
-@pytest.mark.parametrize("name", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["gpt2", "llama", pytest.param("t5", marks=pytest.mark.slow)])
 def test_cached_decoding(name: str, tmp_path: Path) -> None:
     """The first tokens are given at once, and then one after the other: as their model of whole rows."""
     family = FAMILIES[name]
