@@ -4,7 +4,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from lab.gpu import decoding, numerics, step, training
+from lab.gpu import decoding, layers, numerics, step, training
 from lab.gpu.sitting import Part
 from lab.gpu.step import FORMS, OURS, TUNED
 from vaswani.data.corpora import corpus_folder
@@ -55,6 +55,7 @@ PARTS = [
     *(Part(f"numerics: cudnn, d_k {width}", 20, partial(numerics.kernel, width=width)) for width in numerics.WIDTHS),
     Part("numerics: whole model, cudnn", 60, numerics.whole_model),
     Part("numerics: killed and resumed", 90, numerics.killed, DETERMINISTIC),
+    *(Part(f"layers: {mixer}", 40, partial(layers.update, mixer=mixer)) for mixer in layers.LAYERS),
     Part("decoding: 1: ours", 20, partial(decoding.ours, sentences=1)),
     Part("decoding: 1: ours, command buffers", 20, partial(decoding.ours, sentences=1), COMMAND_BUFFERS),
     Part("decoding: 512: ours", 25, partial(decoding.ours, sentences=512)),
