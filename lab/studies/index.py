@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 STUDIES = {  # by the name of its folder
     "layers": "what can replace self-attention",
     "extrapolation": "positions beyond the training length",
+    "longer": "a translator on sentences longer than in training",
     "scan": "new combinations of known commands",
     "scan_length": "outputs longer than any in training",
     "scaling": "a law fitted to model sizes and amounts of data",
