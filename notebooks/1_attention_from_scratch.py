@@ -265,7 +265,7 @@ else:
     print("PyTorch is not installed: pip install -e '.[bench]' brings it")
 
 # %% [markdown]
-# ## Two relatives
+# ## Three relatives
 #
 # **Message passing.** A mask is the adjacency matrix of a graph: a query receives from the nodes that its row allows,
 # and the softmax weighs the edges. With equal scores it takes the mean over its neighbours, the simplest graph network,
@@ -284,6 +284,60 @@ for layer in range(1, 4):
     print(f"layer {layer}: a node of the ring has heard from {reached_t[0]} of {nodes}")
     assert np.allclose(state_bhse[0, 0], np.linalg.matrix_power(ring_ts / ring_ts.sum(1), layer))
 assert (reached_t == nodes).all()
+
+# %% [markdown]
+# **A bidirectional RNN** gives a word a vector that depends on its sentence, too. Two sentences of the paper's kind
+# differ in one word after "it", which decides what "it" is. Before any layer the vector of "it" is the same in both. An
+# RNN that reads from the left cannot tell them apart; one that reads from the right can, but the word reaches "it"
+# through one state for each word between, and is multiplied by a matrix at each. In self-attention it is one weight
+# away, whatever the distance. The parameters are random: we compare paths, not knowledge.
+
+# %%
+random = np.random.default_rng(3)
+words = ["the", "animal", "did", "not", "cross", "the", "street", "since", "it", "was", "far", "too"]
+embedding = {word: random.normal(size=d) for word in [*words, "tired", "wide"]}
+it = words.index("it")
+recurrent_dd = 0.9 * np.linalg.qr(random.normal(size=(d, d)))[0]
+w_qk, w_v = random.normal(size=(2, d, d)) / np.sqrt(d), random.normal(size=(d, d)) / np.sqrt(d)
+
+
+def read_from_left(x_td):
+    states_td = np.zeros_like(x_td)
+    before_d = np.zeros(d)
+    for position, x_d in enumerate(x_td):
+        before_d = np.tanh(x_d @ w_v + before_d @ recurrent_dd)
+        states_td[position] = before_d
+    return states_td
+
+
+def attend(x_td):
+    q_td, k_td = x_td @ w_qk[0], x_td @ w_qk[1]
+    y_bhtd, _ = attention(*(a[None, None] for a in (q_td, k_td, x_td @ w_v)), np.ones((len(x_td), len(x_td)), bool))
+    return y_bhtd[0, 0]
+
+
+readers = {
+    "embedding": lambda x_td: x_td,
+    "RNN, from the left": read_from_left,
+    "RNN, from the right": lambda x_td: read_from_left(x_td[::-1])[::-1],
+    "self-attention": attend,
+}
+moved = {}
+for distance in (1, 4, 16):
+    # The word that decides stands so many places after "it"; what stands between repeats.
+    between = (words[it + 1 :] * distance)[: distance - 1]
+    contexts = [[*words[: it + 1], *between, last] for last in ("tired", "wide")]
+    for name, reader in readers.items():
+        tired_td, wide_td = (reader(np.stack([embedding[word] for word in context])) for context in contexts)
+        moved[name, distance] = np.linalg.norm(tired_td[it] - wide_td[it]) / np.linalg.norm(tired_td[it])
+
+print('how far the vector of "it" moves, as a share of its length, if the word that decides is changed')
+print(f"{'the word stands after':<22} {'1':>9} {'4':>9} {'16 places':>9}")
+for name in readers:
+    print(f"{name:<22} {moved[name, 1]:>9.1e} {moved[name, 4]:>9.1e} {moved[name, 16]:>9.1e}")
+assert all(moved[name, distance] == 0 for name in ("embedding", "RNN, from the left") for distance in (1, 4, 16))
+assert moved["RNN, from the right", 16] < moved["RNN, from the right", 1] / 100
+assert moved["self-attention", 16] > moved["self-attention", 1] / 30
 
 # %% [markdown]
 # **Decomposable attention** (Parikh et al. 2016), a reference of the paper, compared two sentences without recurrence
