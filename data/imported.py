@@ -21,8 +21,7 @@ from vaswani.data.multilingual import Multilingual
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols
 from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.files import as_path, read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
 from vaswani.read_json import check

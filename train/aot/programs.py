@@ -24,8 +24,7 @@ from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
 from vaswani.data.pipeline import row_lengths
-from vaswani.errors import UserError, one_line
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, one_line, pip_install
 from vaswani.infer.translate.options import full_batch
 from vaswani.machine import most_allowed
 from vaswani.model.config import ModelConfig
