@@ -77,13 +77,13 @@ def grid(tmp_path: Path) -> Study:
 TABLE = """\
 1 done, 1 running, 1 failed, 1 interrupted, 1 waiting
 
-run      state        step            nll  best nll  BLEU  minutes  steps  h
--------  -----------  -----------  ------  --------  ----  -------  -----  --
-h=1      done         1,000/1,000  3.0000    2.5000  7.00     90.0   1000   1
-h=4      running      200/1,000    4.5000    4.0000  1.00      1.0   1000   4
-h=2      failed                                                      1000   2
-h=16     interrupted                                                 1000  16
-steps=9  waiting                                                        9   8
+run      state        step            nll  best nll  BLEU  minutes   h  steps
+-------  -----------  -----------  ------  --------  ----  -------  --  -----
+h=1      done         1,000/1,000  3.0000    2.5000  7.00     90.0   1   1000
+h=4      running      200/1,000    4.5000    4.0000  1.00      1.0   4   1000
+h=2      failed                                                      2   1000
+h=16     interrupted                                                16   1000
+steps=9  waiting                                                     8      9
 
 best: h=1, of the lowest validation nll; --best prints its command
 h=2: step 3: the loss is nan"""
