@@ -23,8 +23,7 @@ from jaxtyping import Float32, Int32, Int64
 
 from vaswani.data.pipeline import ALL_ROWS, EndlessBatches, OnePass, ProcessShard
 from vaswani.data.plans import PlannedBatch, row_by_row
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.files import local_path, open_regular
 from vaswani.numbers import pluralize
 

@@ -21,8 +21,7 @@ from vaswani.data.multilingual import Multilingual
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS, Listed, Symbols
 from vaswani.data.tokenizer import Tokenizer, encodable, normalisation_of
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.files import as_path, read_bytes
 from vaswani.ids import BOS, EOS, PAD, UNK
 from vaswani.read_json import check
@@ -56,18 +55,11 @@ def _tokenizer_of(content: bytes, path: Path) -> Tokenizer:
     check(path, "", fields, {"kind": str})
     if fields["kind"] == Pair.KIND:
         check(path, "", fields, Pair.SCHEMA)
-        try:
-            sides = [base64.b64decode(fields[side], validate=True) for side in Pair.SCHEMA]
-        except ValueError as error:
-            raise UserError(f"{path}: one of its two tokenizers is damaged") from error
-        source, target = (_tokenizer_of(side, path) for side in sides)
+        source, target = (_tokenizer_of(_file_in(fields, side, str(path)), path) for side in Pair.SCHEMA)
         return Pair(source, target)
     if fields["kind"] == Multilingual.KIND:
         check(path, "", fields, Multilingual.SCHEMA)
-        try:
-            inner = _tokenizer_of(base64.b64decode(fields["tokenizer"], validate=True), path)
-        except ValueError as error:
-            raise UserError(f"{path}: its tokenizer is damaged") from error
+        inner = _tokenizer_of(_file_in(fields, "tokenizer", str(path)), path)
         return Multilingual(inner, fields["source"], fields["target"], fields["languages"], str(path))
     check(path, "", fields, {"pieces": [str]})
     for kind in (Symbols, Marian, MosesBpe, ByteLevel, WordPiece, Unigram):
@@ -76,6 +68,17 @@ def _tokenizer_of(content: bytes, path: Path) -> Tokenizer:
             _to_bytes(fields, str(path))
             return kind(content, fields, str(path))
     raise UserError(f"{path}: a tokenizer of kind {fields['kind'][:40]!r}, which this version does not know")
+
+
+def _file_in(fields: dict, key: str, name: str) -> bytes:
+    """Returns the file that a field has in base64; `UserError` if it is damaged, or empty."""
+    try:
+        content = base64.b64decode(fields[key], validate=True)
+    except ValueError:
+        content = b""
+    if not content:
+        raise UserError(f"{name}: damaged: {key} is no file in base64")
+    return content
 
 
 def encode_records(tokenizer: Tokenizer, records: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
@@ -110,13 +113,11 @@ class Marian(Listed):
 
     def __init__(self, content: bytes, fields: dict, name: str) -> None:
         super().__init__(content, fields, name)
+        models = [_file_in(fields, side, name) for side in self.SCHEMA]
         try:
-            models = [base64.b64decode(fields[side], validate=True) for side in ("source", "target")]
             self._sides = [sentencepiece.SentencePieceProcessor(model_proto=model) for model in models]
-        except (ValueError, RuntimeError) as error:
+        except RuntimeError as error:
             raise UserError(f"{name}: one of its sentencepiece models is damaged") from error
-        if not all(models):
-            raise UserError(f"{name}: one of its sentencepiece models is empty")
         self.models = models  # the files, of the source and of the target
         self._processor = self._sides[0]
         self.normalisation = normalisation_of(self)

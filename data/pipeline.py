@@ -181,7 +181,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
             UserError: the sequence lengths and the maximum length of `cfg_data` are inconsistent.
         """
         super().__init__(shard)
-        _check_lengths(prepared.lengths, cfg_data)
+        check_lengths(prepared.lengths, cfg_data)
         self._prepared = prepared
         self._seed = seed
         self._batching = cfg_data.batching
@@ -209,7 +209,7 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
         return _read(self._prepared, planned, epoch)
 
 
-def _check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
+def check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
     """Raises a `UserError` unless training records of these lengths fit the rows that `data.batching` makes."""
     is_text = lengths_nk.shape[1] == 1
     # Windows are cut from a text of any length.

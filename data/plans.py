@@ -74,7 +74,7 @@ def bucket_plan(
     waiting = np.empty(0, np.int32)
     needed = buckets[: int(bucket_n.max()) + 1]
     for number, length in enumerate(needed):
-        rows = _rows_per_batch(tokens, length)
+        rows = rows_per_batch(tokens, length)
         pool = np.concatenate([waiting, shuffled_n[bucket_n == number]])
         # What fills no batch moves on, so that every batch but the last has all of its rows.
         moves = _mask_longest(length_n[pool], len(pool) % rows)
@@ -85,7 +85,7 @@ def bucket_plan(
     # The rest of the epoch: one batch with empty rows.
     if len(waiting):
         largest = needed[-1]
-        batches.append(one_each(waiting, _rows_per_batch(tokens, largest), largest))
+        batches.append(one_each(waiting, rows_per_batch(tokens, largest), largest))
     return _shuffle_batches(rng, batches)
 
 
@@ -136,7 +136,7 @@ def pack_plan(
 ) -> list[PlannedBatch]:
     """Plans an epoch with several pairs per row of `pack_length` positions per side; arguments as `bucket_plan`."""
     rng = np.random.default_rng([seed, epoch])
-    rows = _rows_per_batch(tokens, pack_length)
+    rows = rows_per_batch(tokens, pack_length)
     longest = int(lengths_nk.max())
     if longest > pack_length:
         raise UserError(f"data.pack_length is {pack_length}, but a pair has {longest} tokens on one side")
@@ -166,7 +166,7 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
         UserError: the text is shorter than a row, or too long for places of 32 bits.
     """
     rng = np.random.default_rng([seed, epoch])
-    rows = _rows_per_batch(tokens, length)
+    rows = rows_per_batch(tokens, length)
     if not length <= count < 1 << 31:
         raise UserError(f"data.pack_length is {length}, and the text has {count:,} ids: too few, or more than 2^31")
     # Starts are `length` apart, so only the offset decides which rows an epoch has; the seed also shuffles them.
@@ -176,7 +176,8 @@ def window_plan(count: int, *, tokens: int, length: int, seed: int = 0, epoch: i
     return row_by_row(starts_r, rows, length)
 
 
-def _rows_per_batch(tokens: int, length: int) -> int:
+def rows_per_batch(tokens: int, length: int) -> int:
+    """Returns how many rows of this length a batch has; `UserError` if there are too few tokens for one."""
     if tokens < length:
         raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {length} tokens")
     return tokens // length

@@ -50,7 +50,6 @@ class Prepared:
             weakref.finalize(self, os.close, self._file)
             lengths = np.load(folder / LENGTHS, mmap_mode="r", allow_pickle=False)
             self.lengths: Int32[np.ndarray, "n sides"] = np.asarray(lengths)
-            self._check_counts()
             self._type = id_type(self.manifest["vocab_size"])
             count = int(self.lengths.sum(dtype=np.int64))
             if os.fstat(self._file).st_size != count * self._type.itemsize:
@@ -61,16 +60,6 @@ class Prepared:
         ends_type = np.uint32 if count < 1 << 32 else np.int64
         self._ends_n = self.lengths.sum(axis=1, dtype=ends_type)
         np.cumsum(self._ends_n, out=self._ends_n)
-
-    def _check_counts(self) -> None:
-        counts = self.manifest["pairs"]
-        dropped = counts["empty"] + counts["too_long"] + counts["ratio"]
-        pairs = len(self.lengths)
-        tokens = self.lengths.sum(axis=0, dtype=np.int64).tolist()
-        pairs_fit = counts["kept"] == pairs and counts["read"] == pairs + dropped
-        tokens_fit = list(self.manifest["tokens"].values()) == tokens
-        if not (pairs_fit and tokens_fit):
-            raise ValueError(f"{MANIFEST} does not fit {LENGTHS}")
 
     def __len__(self) -> int:
         return len(self.lengths)

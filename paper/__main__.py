@@ -11,7 +11,7 @@ standard deviation; a dagger marks runs whose code cannot be checked out again. 
 (`python -m infer --split=valid`). Table 1 needs the record of `python -m paper.table1`. `all` prints the four tables.
 
 `figures` draws Table 1, and the paper's Figures 3 to 5 as the newest finished run that still has checkpoints has them.
-`python -m train.runs DIR --plot=FILE.html` draws learning curves.
+`python -m train.runs DIR --plot=FILE.svg` draws learning curves.
 """
 
 from absl import flags

@@ -9,8 +9,7 @@ from ml_collections import ConfigDict
 from vaswani import tasks
 from vaswani.configs.rules import broken
 from vaswani.data.tokenizer import NORMALISATIONS
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from vaswani.keys import flat
 from vaswani.run.choice import CHOICES as CHECKPOINTS

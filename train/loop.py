@@ -206,8 +206,8 @@ def _make_updates(training: Training, state: TrainState, key: PRNGKeyArray) -> b
             diagnosis = program.diagnose(state, batch, key) if is_diagnosed else {}
             training.profile.before(step, state)
             state, sums = program.train_step(state, batch, key)  # the first time, as compiled above
-        for line in training.profile.after(step, state):
-            reporter.message(line)
+        if traced := training.profile.after(step, state):
+            reporter.message(traced)
         signals.hold()
 
         # Only now is the result of the one before read, so that the device never waits for the host.

@@ -5,7 +5,7 @@
     python -m train.runs DIR... --scores                 # scores of their evaluations, mean and spread over seeds
     python -m train.runs DIR... --scores --latex         # or --markdown; --csv has each run, and no mean
     python -m train.runs --diff RUN RUN2                 # the config keys, results and scores in which two runs differ
-    python -m train.runs DIR... --plot=FILE.svg          # or .png; .html has controls, more curves, and the table
+    python -m train.runs DIR... --plot=FILE.svg          # or .png: curves of their losses
 
 A DIR is a run, or a folder with runs at any depth, such as a sweep's. Runs that differ only in their seed
 become one curve, their mean, with a band from the lowest to the highest, and one row of --scores, their mean ± the
@@ -62,11 +62,10 @@ def show(options: Any, places: Sequence[str]) -> None:
             raise UserError(f"--diff compares two runs; these folders hold {len(runs)}")
         print(_form(options, as_text)(difference_of(*runs)))
         return
-    of_runs = table_of(runs)
-    table = scores_of(runs, each_run=options.csv) if options.scores else of_runs
+    table = scores_of(runs, each_run=options.csv) if options.scores else table_of(runs)
     print(_form(options, _fit_terminal)(arrange(table, options.columns, options.sort)))
     if output:
-        draw(runs, of_runs, output)
+        draw(runs, output)
 
 
 def _form(options: Any, otherwise: Callable[[Table], str]) -> Callable[[Table], str]:
@@ -90,6 +89,6 @@ if __name__ == "__main__":
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("latex", False, "print a LaTeX table")
     flags.DEFINE_bool("csv", False, "print comma-separated values, of --scores each run's")
-    flags.DEFINE_string("plot", None, "draw the training and validation curves into this .svg, .png or .html file")
+    flags.DEFINE_string("plot", None, "draw the training and validation curves into this .svg or .png file")
     flags.FLAGS.set_gnu_getopt(True)  # flags may follow the folders
     run(main, check=check)

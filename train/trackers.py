@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.files import in_bucket, write_json
 from vaswani.keys import flat
 from vaswani.read_json import read_json

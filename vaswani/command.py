@@ -23,8 +23,7 @@ from typing import Any
 from absl import flags, logging
 
 from vaswani import compiled
-from vaswani.errors import UserError, one_line
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, one_line, pip_install
 from vaswani.keys import flat, namesake, nearest, suggestion
 
 OUTPUT_CLOSED = 141  # what a shell reports for SIGPIPE

@@ -1,4 +1,4 @@
-"""Errors that the user can fix, notes to the user, and how their messages show values."""
+"""Errors that the user can fix, notes to the user, and what their messages say of values and of missing packages."""
 
 import re
 import sys
@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
+_ROOT = Path(__file__).resolve().parent.parent  # the clone, or the folder of all installed packages
 _LONGEST_LINE = 2_000  # characters
 _CALLED = ContextVar("called", default=False)
 
@@ -61,3 +63,10 @@ def note(text: str, kind: str = "note") -> None:
         warnings.warn(text, stacklevel=2)
     else:
         print(f"{kind}: {text}", file=sys.stderr)
+
+
+def pip_install(extra: str) -> str:
+    """Returns the command that installs an extra of pyproject.toml: in a clone from there, else for the package."""
+    if (_ROOT / "pyproject.toml").is_file():
+        return f"pip install -e '.[{extra}]'"
+    return f"pip install 'vaswani[{extra}]'"

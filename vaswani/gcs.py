@@ -27,8 +27,7 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 import fsspec
 from etils.epath.gpath import PosixGPath
 
-from vaswani.errors import UserError, one_line
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, one_line, pip_install
 
 PREFIX = "gs://"
 _BOUNDARY = b"==0=="

@@ -40,17 +40,11 @@ def most_allowed() -> int:
 def _limits() -> Iterator[Path]:
     """Yields the files with a limit for this process: of its control groups and of those around them."""
     with contextlib.suppress(OSError):  # there are no control groups
-        # A line for each group that this process is in, as "4:memory:/job/7" or, in version 2, "0::/job/7".
+        # The line of the group that this process is in, as "0::/job/7"; version 1 of the groups had several.
         for line in GROUPS.read_text(encoding="utf-8").splitlines():
-            _, controllers, path = line.split(":", 2)
-            is_version_1 = "memory" in controllers.split(",")
-            if controllers and not is_version_1:
-                continue  # a group that limits something else, such as CPUs
-            root = LIMITS / "memory" if is_version_1 else LIMITS
-            name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
-            group = Path(path.strip("/"))
+            group = Path(line.removeprefix("0::").strip("/"))
             for folder in (group, *group.parents):
-                yield root / folder / name
+                yield LIMITS / folder / "memory.max"
 
 
 def cpus() -> int:

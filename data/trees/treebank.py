@@ -6,6 +6,7 @@ function tags, and with `TOP` as the outermost label.
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vaswani.data.trees.tree import Tree
 from vaswani.errors import UserError
@@ -26,30 +27,25 @@ class BracketError(ValueError):
         self.line = line
 
 
-class _Open:
-    """A bracket that is being read."""
+class _Open(NamedTuple):
+    """A bracket that is being read: the line on which it opens, and what it holds so far."""
 
-    def __init__(self, line: int):
-        self.line = line
-        self.label: str | None = None
-        self.word: str | None = None
-        self.children: list[Tree] = []
-
-    def add(self, token: str) -> None:
-        if self.label is None and not self.children:
-            self.label = token
-        elif self.word is None and not self.children:
-            self.word = token
-        else:
-            raise BracketError(self.line, f"{token!r} beside other content: a bracket holds one word, or brackets")
-
-    def add_tree(self, tree: Tree) -> None:
-        if self.word is not None:
-            raise BracketError(self.line, f"a bracket beside the word {self.word!r}: it holds one word, or brackets")
-        self.children.append(tree)
+    line: int
+    contents: list[str | Tree]
 
     def tree(self) -> Tree:
-        return Tree(self.label or "", tuple(self.children) if self.word is None else self.word)
+        """Returns the tree of the whole bracket: its label, if it has one, and one word, or brackets."""
+        label = ""
+        children = list(self.contents)
+        if children and isinstance(children[0], str):
+            label = children.pop(0)
+        trees = tuple(child for child in children if isinstance(child, Tree))
+        if len(trees) == len(children):
+            return Tree(label, trees)
+        if len(children) > 1:
+            word = next(child for child in children if isinstance(child, str))
+            raise BracketError(self.line, f"{word!r} beside other content: a bracket holds one word, or brackets")
+        return Tree(label, children[0])
 
 
 def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
@@ -74,18 +70,18 @@ def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:
 def _read(waiting: list[_Open], token: str, number: int) -> _Open | None:
     """Adds a token of line `number` to the innermost of the brackets that are open; returns the one that it closes."""
     if token == "(":
-        waiting.append(_Open(number))
+        waiting.append(_Open(number, []))
         if len(waiting) > DEEPEST:
             raise BracketError(number, f"more than {DEEPEST} nested brackets")
         return None
     if not waiting:
         raise BracketError(number, f"{token!r} outside any bracket")
     if token != ")":
-        waiting[-1].add(token)
+        waiting[-1].contents.append(token)
         return None
     closed = waiting.pop()
     if waiting:
-        waiting[-1].add_tree(closed.tree())
+        waiting[-1].contents.append(closed.tree())
     return closed
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
-from vaswani.infer.convert.folders import nested
-from vaswani.infer.convert.settings import ID, SIZE, configure, obey
+from vaswani.infer.convert.settings import ID, LAYERS, SIZE, configure, obey
 from vaswani.infer.convert.table import Row, rows
 from vaswani.infer.convert.vocabulary import bias_of_copies, with_our_rows
 
@@ -33,7 +33,8 @@ _KEYS = {
 }
 _ALIKE = ("ffn_dim", "attention_heads")
 _RULES = {
-    **{f"decoder_{key}": SIZE for key in ("layers", *_ALIKE)},
+    "decoder_layers": LAYERS,
+    **{f"decoder_{key}": SIZE for key in _ALIKE},
     **dict.fromkeys(("vocab_size", "max_position_embeddings"), SIZE),
     **dict.fromkeys(("pad_token_id", "eos_token_id", "decoder_start_token_id"), ID),
 }
@@ -120,4 +121,4 @@ def finished(
     params = without_zero_biases(params)
     config.biases = any(name.endswith("/bq") for name in params)
     config.output_bias = "output_bias" in params
-    return nested(params)
+    return unflatten_dict(params, sep="/")

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import WordPiece
 from vaswani.errors import UserError
 from vaswani.infer.convert import table
-from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import SIZE, configure, obey, require
 from vaswani.infer.convert.vocabulary import our_rows, read_tokenizer, with_our_rows
 from vaswani.infer.convert.weights import Weights
@@ -92,12 +93,11 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(_modern)
-    weights.check_layers(config.N)
     params = table.read(weights, table.rows(_TABLE, config.N), table.sizes_of(config))
     types = weights.take("embeddings.token_type_embeddings.weight", -1, config.d_model)
     params["positions"] = params["positions"] + types[0]
     weights.check_all_read(_IGNORED)
-    return nested(params)
+    return unflatten_dict(params, sep="/")
 
 
 def _modern(name: str) -> str:

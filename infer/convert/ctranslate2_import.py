@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
@@ -18,7 +19,7 @@ from vaswani.ids import BOS
 from vaswani.infer.convert.check import named_pieces
 from vaswani.infer.convert.ctranslate2_file import ModelFile, read_file
 from vaswani.infer.convert.ctranslate2_model import Opened, read_params
-from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import BOOL, Rule, obey
 from vaswani.infer.convert.settings import EPSILON as ABOVE_ZERO
 from vaswani.infer.convert.vocabulary import COPY_BIAS, bias_of_copies, our_pieces, our_rows, with_our_rows
@@ -114,7 +115,7 @@ def read(folder: Path, subwords: str = "") -> Imported:
         note(f"{folder / 'vmap.txt'} is ignored: any subword of the target may be written")
     tokenizer = _tokenizer(folder, subwords, source, target, description)
     config.data.units = tokenizer.units
-    return Imported(path, config, tokenizer, nested(params))
+    return Imported(path, config, tokenizer, unflatten_dict(params, sep="/"))
 
 
 def _renamed(file: ModelFile) -> ModelFile:

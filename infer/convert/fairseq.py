@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import MosesBpe
@@ -14,8 +15,8 @@ from vaswani.errors import UserError, format_value
 from vaswani.files import read_bytes
 from vaswani.infer.convert import pytorch, table
 from vaswani.infer.convert.bart_names import stacks, without_zero_biases
-from vaswani.infer.convert.folders import Imported, nested
-from vaswani.infer.convert.settings import BOOL, SIZE, Rule, activation_of, configure, obey, require
+from vaswani.infer.convert.folders import Imported
+from vaswani.infer.convert.settings import BOOL, LAYERS, SIZE, Rule, activation_of, configure, obey, require
 from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
 from vaswani.infer.convert.weights import Weights
 
@@ -73,7 +74,7 @@ decoder.output_projection.weight  softmax       v d
 """
 _LANGUAGES = ("source_lang", "target_lang")
 _PER_SIDE = {
-    "layers": SIZE,
+    "layers": LAYERS,
     "embed_dim": SIZE,
     "ffn_embed_dim": SIZE,
     "attention_heads": SIZE,
@@ -285,7 +286,6 @@ def _params(
     """
     model = config.model
     depths = (model.N, model.N_decoder or model.N)
-    weights.check_layers(max(depths))
     embeddings = _UNTIED
     if model.tie_embeddings:
         embeddings = _TIED
@@ -305,7 +305,7 @@ def _params(
     params["output_bias"] = bias_of_copies(rows)
     params = without_zero_biases(params)
     model.biases = any(name.endswith("/bq") for name in params)
-    return nested(params)
+    return unflatten_dict(params, sep="/")
 
 
 def _dictionary(folder: Path, language: str) -> list[str]:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,16 +14,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from vaswani.data.tokenizer import Tokenizer
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 from vaswani.files import folder, in_bucket, write_bytes, write_json
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.folder import as_json
 from vaswani.run.parameters import named_shapes
 from vaswani.tasks import task_of
-
-_DRAFT = ".converting-"  # and 32 hexadecimal digits: a folder that is being written
-_ABANDONED = 24 * 3600.0  # seconds without a write after which a conversion is assumed killed
 
 
 class Imported(NamedTuple):
@@ -60,14 +55,13 @@ def new_folder(flag: str, path: str | Path) -> Iterator[Path]:
             yield draft
         return
     target = Path(os.path.realpath(target))  # a link stays; no folder can be renamed to it
-    draft = target.with_name(f"{_DRAFT}{uuid.uuid4().hex}")
+    draft = target.with_name(f".converting-{uuid.uuid4().hex}")
     absent: list[Path] = []
     try:
         absent = [parent for parent in target.parents if not parent.exists()]
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UserError(f"--{flag}={path}: it exists already; name a new folder, or an empty one")
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(target.parent)
         draft.mkdir()
         yield draft
         if target.exists():
@@ -92,15 +86,6 @@ def _sent(flag: str, target: Path) -> Iterator[Path]:
         for file in sorted(Path(draft).rglob("*")):
             if file.is_file():
                 write_bytes(target / file.relative_to(draft), file.read_bytes())
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Removes the remains of killed conversions: drafts to which nothing has been written for a day."""
-    for draft in folder.glob(f"{_DRAFT}{'[0-9a-f]' * 32}"):
-        with suppress(OSError):  # its owner, or another process, may be removing it too
-            written = max(entry.lstat().st_mtime for entry in (draft, *draft.rglob("*")))
-            if time.time() - written > _ABANDONED:
-                shutil.rmtree(draft)
 
 
 @contextmanager
@@ -156,15 +141,3 @@ def shapes(config: ConfigDict, tokenizer: Tokenizer | None) -> Any:
     sizes = (tokenizer.vocab_size, tokenizer.source_vocab_size) if tokenizer else (0, None)
     model = task.config(config, *sizes)
     return jax.eval_shape(task.objective(config, model).init, jax.random.key(0))
-
-
-def nested(leaves: dict[str, Any]) -> dict[str, Any]:
-    """Returns the tree of which these are the leaves, by name (`run.parameters.flatten_params`)."""
-    tree: dict[str, Any] = {}
-    for name, leaf in leaves.items():
-        *folders, last = name.split("/")
-        branch = tree
-        for folder_name in folders:
-            branch = branch.setdefault(folder_name, {})
-        branch[last] = leaf
-    return tree

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import ByteLevel
 from vaswani.ids import BOS
 from vaswani.infer.convert import table
-from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import ID, SIZE, configure, obey, require
 from vaswani.infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from vaswani.infer.convert.weights import Weights
@@ -92,8 +93,7 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(lambda name: name.removeprefix("transformer."))
-    weights.check_layers(config.N)
     embeddings = _TIED if config.tie_embeddings else _UNTIED
     params = table.read(weights, table.rows(embeddings + _TABLE, config.N), table.sizes_of(config))
     weights.check_all_read(_IGNORED)
-    return nested(params)
+    return unflatten_dict(params, sep="/")

@@ -259,7 +259,6 @@ def _our_params(
     """
     config = cfg.model
     depths = (config.N, config.N_decoder or config.N)
-    weights.check_layers(max(depths))
     sizes = table.sizes_of(config) | {"u": max(source_rows or rows) + 1, "v": max(rows) + 1}
     embeddings = _embeddings(weights, config.tie_embeddings, source_rows is None)
     entries = table.rows(embeddings, config.N) + _stacks(depths, config.norm)

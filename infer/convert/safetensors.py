@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from vaswani.data.imported import open_tokenizer
 from vaswani.errors import UserError, format_value
 from vaswani.files import write_json, write_text
-from vaswani.infer.convert.folders import Imported, nested, shapes
+from vaswani.infer.convert.folders import Imported, shapes
 from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.run.config import LARGEST, read_config
@@ -61,9 +62,6 @@ def read(folder: Path) -> Imported:
 
     weights = Weights(folder / NAME, params)
     config = read_config(folder)
-    deepest = max(config.model.N, config.model.N_encoder, config.model.N_decoder)
-    layers = 1 if config.model.share_layers else deepest  # that have separate parameters
-    weights.check_layers(layers)
     tokenizer = None
     if not task_of(config.task).images:
         tokenizer = open_tokenizer(folder / "tokenizer.model")
@@ -72,7 +70,7 @@ def read(folder: Path) -> Imported:
     for name, expected in flatten_params(shapes(config, tokenizer)).items():
         leaves[name] = weights.take(name, *expected.shape)
     weights.check_all_read()
-    return Imported(folder / NAME, config, tokenizer, nested(leaves), int(step))
+    return Imported(folder / NAME, config, tokenizer, unflatten_dict(leaves, sep="/"), int(step))
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

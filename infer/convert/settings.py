@@ -19,6 +19,7 @@ OUR_ACTIVATIONS = {
     "swish": "silu",
 }
 LARGEST = 2**24  # of any size or id
+DEEPEST = 1_000  # layers
 
 
 class Rule(NamedTuple):
@@ -28,12 +29,12 @@ class Rule(NamedTuple):
     described: str
 
 
-def _whole(least: int) -> Rule:
+def _whole(least: int, most: int = LARGEST) -> Rule:
     def fits(value: Any) -> bool:
         # Not `isinstance`: a bool is an int.
-        return type(value) is int and least <= value <= LARGEST
+        return type(value) is int and least <= value <= most
 
-    return Rule(fits, f"a whole number from {least} to 2^24")
+    return Rule(fits, f"a whole number from {least} to {most:,}")
 
 
 def _is_epsilon(value: Any) -> bool:
@@ -46,6 +47,7 @@ def _is_bool(value: Any) -> bool:
 
 SIZE = _whole(1)
 ID = _whole(0)
+LAYERS = _whole(1, DEEPEST)
 EPSILON = Rule(_is_epsilon, "a number above 0 and at most 1")
 BOOL = Rule(_is_bool, "true or false")
 
@@ -63,7 +65,13 @@ ACTIVATION = activation_of(OUR_ACTIVATIONS)
 
 
 # The rules of our fields of `model`; all others are sizes.
-_OUR_RULES = {"activation": ACTIVATION, "norm_epsilon": EPSILON, "tie_embeddings": BOOL, "scale_embeddings": BOOL}
+_OUR_RULES = {
+    "N": LAYERS,
+    "activation": ACTIVATION,
+    "norm_epsilon": EPSILON,
+    "tie_embeddings": BOOL,
+    "scale_embeddings": BOOL,
+}
 
 
 def configure(

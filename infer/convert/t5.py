@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.data.imported import Unigram
 from vaswani.errors import UserError
 from vaswani.infer.convert import table
-from vaswani.infer.convert.folders import Imported, nested
-from vaswani.infer.convert.settings import BOOL, ID, SIZE, activation_of, configure, obey, require
+from vaswani.infer.convert.folders import Imported
+from vaswani.infer.convert.settings import BOOL, ID, LAYERS, SIZE, activation_of, configure, obey, require
 from vaswani.infer.convert.vocabulary import bias_of_copies, our_rows, read_tokenizer, with_our_rows
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
@@ -97,7 +98,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     cfg = configure(path, sizes, _KEYS, _DEPARTURES)
     require(path, sizes, _FIXED)
     sizes.setdefault("num_decoder_layers", cfg.model.N)
-    obey(path, sizes, {"num_decoder_layers": SIZE})
+    obey(path, sizes, {"num_decoder_layers": LAYERS})
     if sizes["num_decoder_layers"] != cfg.model.N:
         cfg.model.N_decoder = sizes["num_decoder_layers"]
     cfg.decode.length_penalty = "power"
@@ -129,7 +130,6 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     depths = {"encoder": config.N, "decoder": config.N_decoder or config.N}
-    weights.check_layers(max(depths.values()))
     entries = table.rows(_TIED if config.tie_embeddings else _UNTIED, 1)
     stacks = _TABLE + (_RELU if config.activation == "relu" else _GATED)
     for side, depth in depths.items():
@@ -139,4 +139,4 @@ def parameters(weights: Weights, config: ModelConfig | ConfigDict) -> dict[str, 
     weights.check_all_read(_IGNORED)
     if not config.tie_embeddings:
         params["target_embed"] = params["source_embed"]
-    return nested(params)
+    return unflatten_dict(params, sep="/")

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.errors import UserError
 from vaswani.infer.convert import bert, table
-from vaswani.infer.convert.folders import Imported, nested
+from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import BOOL, LARGEST, SIZE, Rule, configure, obey, require
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
@@ -108,7 +109,6 @@ def parameters(
       UserError: a weight is missing, of another shape or not finite, or there is one more.
     """
     weights = weights.renamed(lambda name: name.removeprefix("vit."))
-    weights.check_layers(config.N)
     d_model = config.d_model
     channels = len(mean_c)
     # (x - mean) / deviation, projected, is x times other weights, and another bias.
@@ -123,7 +123,7 @@ def parameters(
     rows = table.rows(_TABLE, config.N)
     params = table.read(weights, rows, table.sizes_of(config))
     weights.check_all_read()
-    tree = nested(params)
+    tree = unflatten_dict(params, sep="/")
     tree["patch"] = kernel_dp.T.astype(np.float32)
     tree["patch_bias"] = bias_d.astype(np.float32)
     return tree

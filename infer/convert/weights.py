@@ -40,9 +40,6 @@ class Weights:
     def __contains__(self, name: str) -> bool:
         return name in self._file_names
 
-    def __len__(self) -> int:
-        return len(self._file_names)
-
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Returns a weight, float32; an axis of -1 may have any size.
 
@@ -78,11 +75,6 @@ class Weights:
             if not np.array_equal(copies[0], copy):
                 raise self.wrong(f"{format_value(present[0])} and {format_value(name)} differ; its settings tie them")
         return copies[0]
-
-    def check_layers(self, N: int) -> None:
-        """Raises `UserError` if there are fewer weights than layers, before work is done for each of these."""
-        if len(self) < N:
-            raise self.wrong(f"its settings have {N} layers, and it has {len(self)} weights")
 
     def check_all_read(self, ignored: Sequence[str] = ()) -> None:
         """Raises `UserError` if a weight was not read whose whole name matches none of `ignored`, regular expressions.

@@ -1,4 +1,4 @@
-"""EVALB's labelled bracketing scores (Sekine and Collins 1997, with the quotes of Ellis's revision)."""
+"""EVALB's labelled bracketing scores (Sekine and Collins 1997)."""
 
 import difflib
 import itertools
@@ -21,24 +21,20 @@ SKIPPED = 2
 Span = tuple[int, int, str]  # first word, one past the last word, label
 # A tagged word, an opening bracket, a closing one, or text out of place.
 _TOKENS = re.compile(r"\((?P<tag>[^\s()]*)\s++(?P<word>[^\s()]*)\)|\((?P<label>[^\s()]*)|\)|[^\s()]+", re.ASCII)
-_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL affects
 
 
 class Parameters(NamedTuple):
     """The contents of an EVALB parameter file; the defaults are EVALB's without one.
 
     `delete_labels` removes words by their tag, and brackets by their label but not their contents. `eq_labels` and
-    `eq_words` are pairs that count as equal. `quote_labels` are tags of quotation marks: if the sides have different
-    numbers of words, a mark deleted on one side only is restored.
+    `eq_words` are pairs that count as equal.
     """
 
     debug: int = 0
-    max_error: int = 10
     cutoff_len: int = 40
     labeled: int = 1
     delete_labels: tuple[str, ...] = ()
     delete_labels_for_length: tuple[str, ...] = ()
-    quote_labels: tuple[str, ...] = ()
     eq_labels: Pairs = ()
     eq_words: Pairs = ()
 
@@ -63,7 +59,6 @@ class Parameters(NamedTuple):
         lists = {
             "delete": self.delete_labels,
             "delete_for_length": self.delete_labels_for_length,
-            "quotes": self.quote_labels,
             "eq_label": ["=".join(pair) for pair in self.eq_labels],
             "eq_word": ["=".join(pair) for pair in self.eq_words],
         }
@@ -76,13 +71,13 @@ COLLINS = Parameters(
     delete_labels_for_length=("-NONE-",),
     eq_labels=(("ADVP", "PRT"),),
 )
-_NUMBERS = {name.upper(): name for name in ("debug", "max_error", "cutoff_len", "labeled")}
+_NUMBERS = {name.upper(): name for name in ("debug", "cutoff_len", "labeled")}
 _LABELS = {
     "DELETE_LABEL": "delete_labels",
     "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
-    "QUOTE_LABEL": "quote_labels",
 }
 _EQUAL = {"EQ_LABEL": "eq_labels", "EQ_WORD": "eq_words"}
+_IGNORED = "MAX_ERROR"  # after how many errors EVALB gives up; here the summary has their number
 
 
 def read_parameters(path: str | Path) -> Parameters:
@@ -94,7 +89,7 @@ def read_parameters(path: str | Path) -> Parameters:
     fields: dict[str, Any] = {}
     known = {**_NUMBERS, **_LABELS, **_EQUAL}
     for number, line in enumerate(read_lines(Path(path)), 1):
-        if line.startswith("#") or not line.strip():
+        if line.startswith(("#", _IGNORED)) or not line.strip():
             continue
         keyword, *values = line.split()
         where = f"{path}, line {number}: {keyword}"
@@ -119,8 +114,8 @@ def read_parameters(path: str | Path) -> Parameters:
 class SentenceScore(NamedTuple):
     """Counts for one sentence. `status` is 0 valid, 1 error (the words differ), 2 skipped (no word was parsed).
 
-    `length` is EVALB's; `words` counts the gold tree's words that are not deleted; `messages` the errors that EVALB
-    would report. The counts between them are 0 unless the sentence is valid.
+    `length` is EVALB's; `words` counts the gold tree's words that are not deleted. The counts after them are 0 unless
+    the sentence is valid.
     """
 
     length: int
@@ -131,7 +126,6 @@ class SentenceScore(NamedTuple):
     parsed: int = 0
     crossing: int = 0
     tags: int = 0
-    messages: int = 0
 
 
 class _Leaf(NamedTuple):
@@ -142,14 +136,14 @@ class _Leaf(NamedTuple):
 class _Side:
     """The words and brackets of a line, by position among all its words, and which words are not deleted.
 
-    Reads a line as EVALB does: only ASCII white space separates, and `(NP )` is an empty word tagged NP. Unmatched
-    brackets are counted as errors; so is text outside brackets, at which EVALB itself stops.
+    Reads a line as EVALB does: only ASCII white space separates, and `(NP )` is an empty word tagged NP. A line with
+    unmatched brackets `is_broken`; so is one with text outside brackets, at which EVALB itself stops.
     """
 
     def __init__(self, line: str, parameters: Parameters):
         self.leaves: list[_Leaf] = []
         self.brackets: list[Span] = []  # in the order in which they open
-        self.messages = 0
+        self.is_broken = False
         still_open: list[int] = []
         for token in _TOKENS.finditer(line):
             if token["word"] is not None:
@@ -162,8 +156,8 @@ class _Side:
                 start, _, label = self.brackets[place]
                 self.brackets[place] = (start, len(self.leaves), label)
             else:
-                self.messages += 1
-        self.messages += bool(still_open)
+                self.is_broken = True
+        self.is_broken |= bool(still_open)
         self.kept = [leaf.tag not in parameters.delete_labels for leaf in self.leaves]
 
     def words(self) -> list[_Leaf]:
@@ -181,18 +175,6 @@ class _Side:
                 spans.append((before[start], before[end], stem))
         return spans
 
-    def quotes(self, parameters: Parameters) -> tuple[list[int], list[int]]:
-        """Returns the quotation marks that may be tagged as something else on the other side.
-
-        Gives their positions among all words, and among those that are not deleted.
-        """
-        places = []
-        for place, (tag, word) in enumerate(self.leaves):
-            if tag in parameters.quote_labels and word in _QUOTES:
-                places.append(place)
-        before = list(itertools.accumulate(self.kept, initial=0))
-        return places, [before[place] for place in places]
-
 
 def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words: bool = False) -> SentenceScore:
     """Compares the trees on two lines, usually one on each.
@@ -205,17 +187,13 @@ def score_sentence(gold: str, parsed: str, parameters: Parameters, *, same_words
     if same_words:
         parsed_side.kept = gold_side.kept
     length = sum(leaf.tag not in parameters.delete_labels_for_length for leaf in gold_side.leaves)
-    messages = gold_side.messages + parsed_side.messages
-    result = SentenceScore(length, sum(gold_side.kept), messages=messages)
+    result = SentenceScore(length, sum(gold_side.kept))
     if not any(parsed_side.kept):
         return result._replace(status=SKIPPED)
-    if sum(gold_side.kept) != sum(parsed_side.kept):
-        _put_quotes_back(gold_side, parsed_side, parameters)
     gold_words = gold_side.words()
     parsed_words = parsed_side.words()
-    if not _same_words(gold_words, parsed_words, parameters):
-        return result._replace(status=ERROR, messages=messages + 1)
-    if messages:
+    is_broken = gold_side.is_broken or parsed_side.is_broken
+    if is_broken or not _same_words(gold_words, parsed_words, parameters):
         return result._replace(status=ERROR)
     gold_spans = gold_side.spans(parameters)
     parsed_spans = parsed_side.spans(parameters)
@@ -234,29 +212,6 @@ def _same_words(gold: list[_Leaf], parsed: list[_Leaf], parameters: Parameters) 
     if len(gold) != len(parsed):
         return False
     return all(parameters.same_word(a.word, b.word) for a, b in zip(gold, parsed, strict=True))
-
-
-def _put_quotes_back(gold: _Side, parsed: _Side, parameters: Parameters) -> None:
-    """Restores a quotation mark that only one side deletes, if both have it before the same word."""
-    gold_places, gold_before = gold.quotes(parameters)
-    parsed_places, parsed_before = parsed.quotes(parameters)
-    first = 0
-    for j, parsed_place in enumerate(parsed_places):
-        while first < len(gold_places) and gold_before[first] < parsed_before[j]:
-            first += 1
-        for i in range(first, len(gold_places)):
-            if gold_before[i] != parsed_before[j]:
-                break
-            gold_place = gold_places[i]
-            if gold.kept[gold_place] == parsed.kept[parsed_place]:
-                continue
-            # The side that had deleted its mark has one more word before all its later marks.
-            if gold.kept[gold_place]:
-                parsed_before[j + 1 :] = [before + 1 for before in parsed_before[j + 1 :]]
-            else:
-                gold_before[i + 1 :] = [before + 1 for before in gold_before[i + 1 :]]
-            gold.kept[gold_place] = True
-            parsed.kept[parsed_place] = True
 
 
 def _matched(gold: Iterable[Span], parsed: Iterable[Span], parameters: Parameters) -> int:

@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 
 from vaswani.command import run
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 
 
 def main(argv: list[str]) -> None:

@@ -170,7 +170,7 @@ COMMANDS = (
         ("train.sweep", "--workdir=DIR/sweep", "--table"),
         json=("sweep/sweep/plan.json",),
         other=("sweep/sweep/plan.json", "sweep/sweep/study.db"),
-        paths=("workdir", "plot", "storage"),
+        paths=("workdir", "storage"),
         numbers=("silence",),
     ),
     Command(("paper", "table3", "--runs=DIR/runs"), json=PLANTED, other=PLANTED, paths=("runs", "html")),

@@ -11,7 +11,7 @@ from tests.infer.test_browser import CHROMIUM, Browser, browser  # noqa: F401 - 
 from tests.written import Command, commands
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
-# The German that each command's page must show; that of train.runs has tests/train/test_runs_browser.py.
+# The German that each command's page must show.
 SHOWN = {"infer.explorer": "Brief", "infer.translate": "Hund", "infer.attention_maps": "Hund"}
 FIRST_OF_TATOEBA = "Bahnhof"  # in the explorer's first example
 

@@ -1,6 +1,5 @@
 """`--profile`, the share of an accelerator's peak, and `--debug_nans`."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from vaswani.train.check import parse_profile
 from vaswani.train.metrics import Reporter
 from vaswani.train.nans import _parameters, naming_nans
 from vaswani.train.optim import optimizer
-from vaswani.train.profile import Operation, Profile, _own_times, largest
+from vaswani.train.profile import Profile
 from vaswani.train.step import Sums, TrainState, init_state, make_train_step
 from vaswani.train.utilisation import batch_flops, chip_of
 
@@ -44,21 +43,14 @@ def test_a_range_that_the_run_does_not_make_is_refused(text: str, message: str) 
 
 
 @pytest.mark.slow
-def test_some_updates_are_traced_and_the_largest_operations_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_some_updates_are_traced(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cfg = tiny.training_config(tmp_path)
     cfg.steps = 5
     assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
     (trace,) = (tmp_path / "run" / "profile").rglob("*.trace.json.gz")
     lines = capsys.readouterr().err.splitlines()
-    assert f"profile of steps 2 to 3: {trace.parent}" in lines
-    shares = largest(trace)
-    assert sum(share for _, share in shares) == pytest.approx(1.0)
-    assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
-    assert any("dot" in name for name, _ in shares)
-    (said,) = [line for line in lines if line.startswith("most time: ")]
-    assert said == "most time: " + "; ".join(f"{name} {share:.1%}" for name, share in shares[:5])
+    assert f"profile of steps 2 to 3: {tmp_path}/run/profile" in lines
+    assert trace.stat().st_size > 0
     assert loop.train(cfg, tmp_path / "run", profile=(2, 3)) == 0
     assert "note: --profile=2:3: this run has made 5 steps already" in capsys.readouterr().err
 
@@ -69,38 +61,6 @@ def test_some_updates_are_traced_and_the_largest_operations_named(
 
 def losses(workdir: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-
-
-def test_an_operation_within_another_counts_for_itself_only() -> None:
-    places = [("dot", 2.0, 3.0), ("while", 0.0, 10.0), ("add", 6.0, 4.0), ("mul", 7.0, 1.0), ("dot", 10.0, 5.0)]
-    operations = [Operation(*place) for place in places]
-    assert {(one.name, one.start): own for one, own in _own_times(operations)} == {
-        ("while", 0): 3,
-        ("dot", 2): 3,
-        ("add", 6): 3,
-        ("mul", 7): 1,
-        ("dot", 10): 5,
-    }
-
-
-def test_an_accelerators_operations_are_those_of_its_own_threads(tmp_path: Path) -> None:
-    """A trace by hand: a GPU's thread of operations, one of its kernels, and the host's, of which XLA's alone count."""
-    threads = {(1, 7): "XLA Ops", (1, 8): "Stream #1", (2, 7): "python"}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
-        for (pid, tid), name in threads.items()
-    ]
-    for pid, tid, name, start, duration in (
-        (1, 7, "while.3", 0.0, 8.0),
-        (1, 7, "dot.12", 1.0, 6.0),
-        (1, 8, "a_kernel", 0.0, 50.0),
-        (2, 7, "train", 0.0, 50.0),
-    ):
-        events.append({"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": start, "dur": duration})
-    events.append({"ph": "X", "pid": 2, "tid": 9, "name": "dot", "ts": 2.0, "dur": 2.0, "args": {"hlo_op": "dot"}})
-    trace = tmp_path / "host.trace.json.gz"
-    trace.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-    assert largest(trace) == [("dot", 0.8), ("while", 0.2)]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +189,7 @@ def test_a_run_that_was_traced_is_resumed_by_the_same_command(tmp_path: Path, ca
     (tmp_path / "profile").mkdir()
     trace = Profile(Uploads(tmp_path), (2, 3), 6)
     trace.before(6, None)
-    assert trace.after(6, None) == []
+    assert trace.after(6, None) == ""
     assert capsys.readouterr().err.startswith("note: --profile=2:3: this run has made 5 steps already, and ")
 
 
@@ -245,5 +205,5 @@ def test_of_several_processes_one_traces(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("vaswani.train.profile.is_main", lambda: False)
     trace = Profile(Uploads(tmp_path), (2, 2), 1)
     trace.before(2, None)
-    assert trace.after(2, None) == []
+    assert trace.after(2, None) == ""
     assert not (tmp_path / "profile").exists()

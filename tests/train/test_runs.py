@@ -13,7 +13,7 @@ import pytest
 
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.infer.html import inline_scripts, script_policy
+from vaswani.train.overview.curves import Curve, curves_of
 from vaswani.train.overview.find_runs import find_runs
 from vaswani.train.overview.picture import draw
 from vaswani.train.overview.scores import scores_of
@@ -63,6 +63,7 @@ def test_a_row_has_state_step_scores_minutes_device_and_the_keys_that_differ(tmp
         "state",
         "step",
         "nll",
+        "best nll",
         "BLEU",
         "accuracy",
         "minutes",
@@ -73,9 +74,9 @@ def test_a_row_has_state_step_scores_minutes_device_and_the_keys_that_differ(tmp
     )
     assert table.title == "2 done, 1 stopped"
     assert rows(tmp_path) == {
-        "long": ("done", "10/10", "2.1000", "25.00", "", "2.0", "4", "1", "2 x TPU v4", "0"),
-        "patient": ("done", "6/10", "9.0000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "1"),
-        "short": ("stopped", "5/10", "2.2000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "0"),
+        "long": ("done", "10/10", "2.1000", "2.1000", "25.00", "", "2.0", "4", "1", "2 x TPU v4", "0"),
+        "patient": ("done", "6/10", "9.0000", "2.2000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "1"),
+        "short": ("stopped", "5/10", "2.2000", "2.2000", "12.50", "", "1.0", "8", "0", "2 x TPU v4", "0"),
     }
 
 
@@ -129,7 +130,17 @@ def test_the_difference_of_two_runs_has_results_and_keys(tmp_path: Path) -> None
     for run, beam in ((one, 4), (other, 4), (other, 1)):
         evaluate(run, 30.0 if run == one else 31.0, beam=beam)
     table = difference_of(*find_runs([str(one), str(other)]))
-    names = ["state", "step", "nll", "BLEU", "minutes", "test BLEU, beam 4", "test BLEU, beam 1", "optim.lr"]
+    names = [
+        "state",
+        "step",
+        "nll",
+        "best nll",
+        "BLEU",
+        "minutes",
+        "test BLEU, beam 4",
+        "test BLEU, beam 1",
+        "optim.lr",
+    ]
     assert sorted(row[0] for row in table.rows) == sorted(names)
     assert ("test BLEU, beam 4", "30.00", "31.00") in table.rows
     assert ("test BLEU, beam 1", "", "31.00") in table.rows
@@ -149,32 +160,19 @@ def test_the_seeds_of_a_config_are_one_curve_with_a_band(tmp_path: Path) -> None
     write_run(tmp_path / "broken")
     (tmp_path / "broken" / "metrics.jsonl").write_text("{\n")
     runs = find_runs([str(tmp_path)])
-    table = table_of(runs)
-    for name in ("curves.svg", "curves.png", "curves.html"):
-        draw(runs, table, tmp_path / name)
+    for name in ("curves.svg", "curves.png"):
+        draw(runs, tmp_path / name)
     svg = (tmp_path / "curves.svg").read_text()
     assert svg.count('id="FillBetweenPolyCollection') == 2, "a band in each panel"
     assert "<!-- h=4 (3 runs) -->" in svg
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "curves.html").read_text()
-    assert "<td>damaged</td>" in page and '<td class="number">25.00</td>' in page
-    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
-    assert data["names"] == ["h=8", "h=4 (3 runs)"]
-    assert [panel["title"] for panel in data["panels"]] == ["training nll", "validation nll", "validation BLEU"]
-    one, three = data["panels"][1]["curves"]
-    assert one == {"steps": [5, 10], "mean": [2.2, 2.1], "low": [], "high": []}
-    assert (three["low"], three["high"]) == ([2.2, 2.1], [4.2, 4.1])
-    assert f"script-src {script_policy(inline_scripts(page))}" in page
+    curves = curves_of(runs, "valid")
+    assert list(curves) == ["h=8", "h=4 (3 runs)"]
+    one, three = curves.values()
+    assert one == Curve([5, 10], [2.2, 2.1], [], [])
+    assert (three.low, three.high) == ([2.2, 2.1], [4.2, 4.1])
     with pytest.raises(UserError, match="nothing to draw"):
-        draw([runs[1]], table, tmp_path / "none.svg")
-
-
-def test_a_loss_that_is_not_finite_is_none_in_the_page(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", nll=float("inf"))
-    runs = find_runs([str(tmp_path)])
-    draw(runs, table_of(runs), tmp_path / "curves.html")
-    data = (tmp_path / "curves.html").read_text().partition('id="data">')[2].partition("</script>")[0]
-    assert "Infinity" not in data and json.loads(data)["panels"][0]["curves"][0]["mean"] == [None, None]
+        draw([runs[1]], tmp_path / "none.svg")
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -206,7 +204,7 @@ def test_the_command_lists_and_draws_hundreds_of_runs_without_jax(tmp_path: Path
         (("docs",), "docs: there is no run in this folder"),
         (("--diff", "docs"), "docs: there is no run in this folder"),
         (("--diff", "--plot=x.svg", "docs"), "--diff prints a table; --plot draws without it"),
-        (("--plot=x.pdf", "docs"), "--plot=x.pdf: its name must end in .svg or .png or .html"),
+        (("--plot=x.pdf", "docs"), "--plot=x.pdf: its name must end in .svg or .png"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None:
@@ -231,10 +229,10 @@ def test_flags_that_do_not_go_together_are_refused() -> None:
 FITTED = """\
 1 done, 1 stopped, in sweep
 
-run  state    step       nll   BLEU  minutes  h
----  -------  -----  -------  -----  -------  -
-a    done     10/10   2.1000  25.00      2.0  4
-b    stopped  5/10   12.2000  12.50      1.0  8
+run  state    step       nll  best nll   BLEU  minutes  h
+---  -------  -----  -------  --------  -----  -------  -
+a    done     10/10   2.1000    2.1000  25.00      2.0  4
+b    stopped  5/10   12.2000   12.2000  12.50      1.0  8
 
 no room for device: choose with --columns; --markdown has
 all
@@ -342,7 +340,7 @@ def test_a_folder_s_name_is_no_formula(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_run(tmp_path / "$\\b$" / str(seed), seed=seed)
     runs = find_runs([str(tmp_path)])
-    draw(runs, table_of(runs), tmp_path / "curves.svg")
+    draw(runs, tmp_path / "curves.svg")
     assert "$\\b$/0 (2 runs) -->" in (tmp_path / "curves.svg").read_text()
 
 
@@ -359,7 +357,7 @@ def test_keys_that_end_alike_have_their_whole_names_in_the_legend(tmp_path: Path
     write_run(tmp_path / "a", eval__every=10)
     write_run(tmp_path / "b", checkpoint__every=10)
     runs = find_runs([str(tmp_path)])
-    draw(runs, table_of(runs), tmp_path / "curves.svg")
+    draw(runs, tmp_path / "curves.svg")
     assert "<!-- checkpoint.every=1500, eval.every=10 -->" in (tmp_path / "curves.svg").read_text()
 
 

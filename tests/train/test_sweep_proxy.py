@@ -62,7 +62,7 @@ def test_two_workers_with_folders_of_their_own_share_the_points(
     assert sorted(re.findall(r"^(seed=\d): done", "".join(said), re.MULTILINE)) == [f"seed={seed}" for seed in range(4)]
     table = [*command[:4], f"--workdir={tmp_path}/there", "--json"]
     rows = json.loads(subprocess.run(table, cwd=ROOT, capture_output=True, check=True).stdout)
-    assert {(row["point"], row["state"], row["step"]) for row in rows} == {
+    assert {(row["name"], row["state"], row["summary"]["step"]) for row in rows} == {
         (f"seed={seed}", "done", 12) for seed in range(4)
     }
 

@@ -22,10 +22,11 @@ from vaswani.train.sweep import command as sweep_command
 from vaswani.train.sweep import storage
 from vaswani.train.sweep.plan import open_plan
 from vaswani.train.sweep.point import Outcome, PointStatus
+from vaswani.train.sweep.ranking import as_run
 from vaswani.train.sweep.space import try_out
 from vaswani.train.sweep.storage import without_password
 from vaswani.train.sweep.study import HeldPoint, Lost, Progress, Study
-from vaswani.train.sweep.table import as_records, as_text
+from vaswani.train.sweep.table import table_of_points
 from vaswani.train.sweep.worker import Stop, Watch
 
 ROOT = Path(__file__).parent.parent.parent
@@ -93,7 +94,7 @@ def watching(study: Study, point: HeldPoint, *losses: float) -> Watch:
 
 
 @pytest.mark.slow
-def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callable[..., Study], tmp_path: Path) -> None:
+def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callable[..., Study]) -> None:
     first, second = worker(), worker()
     values = []
 
@@ -116,8 +117,6 @@ def test_trials_are_as_many_as_are_asked_for_however_many_workers(worker: Callab
     ]
     assert points[0].summary == DONE.summary
     assert points[0].overrides == values[0] != points[1].overrides
-    result = json.loads((tmp_path / "sweep" / "results" / "trial-002.json").read_text())
-    assert result == {"state": "failed", "reason": "step 3: the loss is nan", "summary": {}}
     assert train(worker(trials=4)) == ["trial-003", "done"]
 
 
@@ -141,7 +140,7 @@ while study.train_next(lambda point: print(point.name) or Outcome("done", "", {}
 @pytest.mark.slow
 def test_of_four_processes_racing_for_points_one_gets_each(tmp_path: Path) -> None:
     (tmp_path / "ready").mkdir()
-    (tmp_path / "sweep" / "results").mkdir(parents=True)
+    (tmp_path / "sweep").mkdir()
     command = [sys.executable, "-c", RACER, str(tmp_path)]
     racers = [subprocess.Popen([*command, str(i)], cwd=ROOT, stdout=subprocess.PIPE, text=True) for i in range(4)]
     begun = [name for racer in racers for name in racer.communicate()[0].split()]
@@ -474,39 +473,22 @@ def test_changed_choices_are_refused_before_a_trial_is_lost(
         return overrides
 
     worker(trials=2, suggest=lambda trial: drawn(trial, known))  # a new key, and equal choices
-    with pytest.raises(UserError) as refusal:
+    with pytest.raises(UserError, match="CategoricalDistribution does not support dynamic value space"):
         worker(trials=3, suggest=lambda trial: drawn(trial, known | {key: choices}))
-    difference = f"{key} is one of {known[key]} there and one of {choices} here"
-    assert f"this folder holds another sweep ({difference}); use another --workdir" in str(refusal.value)
     assert len(here.statuses()) == 2, "nothing is enqueued"
 
 
 def test_a_parameter_of_another_kind_is_refused(worker: Callable[..., Study]) -> None:
     train(worker(trials=1))
     worker(trials=2, suggest=lambda trial: {"optim.lr": trial.suggest_float("lr", 1.0, 2.0, log=True)})
-    with pytest.raises(
-        UserError, match=r"another sweep \(lr is drawn from Float.*log=True.* there and .*log=False.* here\)"
-    ):
+    with pytest.raises(UserError, match="Cannot set different log configuration"):
         worker(trials=2, suggest=lambda trial: {"optim.lr": trial.suggest_float("lr", 0.1, 10.0)})
 
 
 def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[..., Study]) -> None:
-    def picky(trial: Any) -> dict[str, Any]:
-        if trial.number == 0:
-            raise UserError("config: model.h is odd")
-        return suggest(trial)
-
-    here = worker(trials=3, suggest=picky)
+    here = worker(trials=3)
     train(here)
     train(here)
-    config = {"steps": 16, "optim.lr": 1.0}
-    records = as_records(here.statuses(), config)
-    assert {record["point"]: record.get("optim.lr") for record in records} == {
-        "trial-000": None,
-        "trial-001": None,
-        "trial-002": None,
-    }, "that of one trial alone differs from nothing"
-    train(here)
-    records = as_records(here.statuses(), config)
-    assert [record["optim.lr"] for record in records if record["point"] == "trial-000"] == [None]
-    assert "None" not in as_text(records)
+    table = table_of_points([as_run(point, {"steps": 16, "optim.lr": 1.0}) for point in here.statuses()])
+    place = table.head.index("lr")
+    assert [bool(row[place]) for row in table.rows] == [True, True, False]

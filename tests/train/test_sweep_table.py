@@ -1,9 +1,6 @@
 """What `python -m train.sweep --table` shows of a sweep in any state."""
 
-import csv
-import io
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,22 +11,32 @@ import pytest
 from sqlalchemy import NullPool
 
 from tests.train.test_sweep_study import NoStop
-from vaswani.errors import UserError
+from vaswani.train.overview.find_runs import FoundRun
 from vaswani.train.sweep.command import _command_of_best
-from vaswani.train.sweep.picture import draw
 from vaswani.train.sweep.plan import open_plan
 from vaswani.train.sweep.point import Outcome, PointStatus
-from vaswani.train.sweep.ranking import best_of, other_measures
-from vaswani.train.sweep.seeds import over_seeds
+from vaswani.train.sweep.ranking import as_run, best_first, best_setting
 from vaswani.train.sweep.study import HeldPoint, Study
-from vaswani.train.sweep.table import as_csv, as_records, as_text
+from vaswani.train.sweep.table import table_of_points, table_of_settings
 from vaswani.train.sweep.worker import Watch
+from vaswani.train.table import as_csv, as_text
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
 CONFIG = {"steps": 1000, "seed": 0, "model.h": 8, "model.N": 2, "eval.every": 100}
 PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
 POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}
+
+
+def done(name: str, nll: float, config: dict[str, Any], **overrides: Any) -> FoundRun:
+    """Returns a point that is done, with its lowest nll."""
+    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    return as_run(PointStatus(name, changes, "done", "", {"nll_best": nll}, {}), config)
+
+
+def best_of(points: list[FoundRun]) -> FoundRun | None:
+    setting = best_setting(points)
+    return setting.best if setting else None
 
 
 def valid(step: int, nll: float, **more: float) -> str:
@@ -70,46 +77,43 @@ def grid(tmp_path: Path) -> Study:
 TABLE = """\
 1 done, 1 running, 1 failed, 1 interrupted, 1 waiting
 
-    h  state        step            nll  best nll  perplexity  best perplexity  BLEU  best BLEU  minutes  point
--  --  -----------  -----------  ------  --------  ----------  ---------------  ----  ---------  -------  -------
-*   1  done         1,000/1,000  3.0000    2.5000                               7.00       7.50     90.0  h=1
-    4  running      200/1,000    4.5000    4.0000        9.00             8.00  1.00       1.00      1.0  h=4
-    2  failed                                                                                             h=2
-   16  interrupted                                                                                        h=16
-    8  waiting                                                                                            steps=9
+run      state        step            nll  best nll  BLEU  minutes   h  steps
+-------  -----------  -----------  ------  --------  ----  -------  --  -----
+h=1      done         1,000/1,000  3.0000    2.5000  7.00     90.0   1   1000
+h=4      running      200/1,000    4.5000    4.0000  1.00      1.0   4   1000
+h=2      failed                                                      2   1000
+h=16     interrupted                                                16   1000
+steps=9  waiting                                                     8      9
 
-*: the lowest validation nll of the points that are done, with several seeds of those whose mean is lowest; \
---best prints its command
+best: h=1, of the lowest validation nll; --best prints its command
 h=2: step 3: the loss is nan"""
 
 
+def runs_of(grid: Study) -> list[FoundRun]:
+    return [as_run(point, CONFIG) for point in grid.statuses()]
+
+
 def test_the_table_of_a_sweep_in_every_state(grid: Study) -> None:
-    assert as_text(as_records(grid.statuses(), CONFIG)) == TABLE
-
-
-def test_csv_holds_the_same(grid: Study) -> None:
-    records = as_records(grid.statuses(), CONFIG)
-    read = list(csv.DictReader(io.StringIO(as_csv(records))))
-    assert [row["point"] for row in read] == ["h=1", "h=4", "h=2", "h=16", "steps=9"]
-    assert (read[0]["model.h"], read[0]["loss_best"], read[2]["reason"]) == ("1", "2.9", "step 3: the loss is nan")
-    assert [row["is_best"] for row in read] == ["True", *["False"] * 4]
-    assert "model.N" not in read[0]
+    assert as_text(table_of_points(runs_of(grid))) == TABLE
 
 
 @pytest.mark.slow
-def test_the_command_prints_json_and_draws(grid: Study, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "train.sweep", f"--workdir={tmp_path}", "--json", f"--plot={tmp_path}/p.png"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == as_records(grid.statuses(), CONFIG)
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+def test_the_command_prints_csv_and_all_that_the_study_has_as_json(grid: Study, tmp_path: Path) -> None:
+    status, out, error = shown(tmp_path, "--csv")
+    assert (status, error) == (0, "")
+    assert out == f"{as_csv(table_of_points(runs_of(grid)))}\n"
+    status, out, error = shown(tmp_path, "--json")
+    assert (status, error) == (0, "")
+    points = json.loads(out)
+    assert [point["name"] for point in points] == [*POINTS]
+    assert points[0]["summary"]["loss_best"] == 2.9
+    assert points[2] == json.loads(json.dumps(grid.statuses()[2]._asdict()))
 
 
 @pytest.mark.slow
 def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: Path) -> None:
     status, out, error = shown(tmp_path, "--best")
-    changes = "--config.model.h=1 --config.model.N=2"
-    message = f"error: {tmp_path}/h=1: it has no run.json with its command; the best point has {changes}\n"
+    message = f"error: {tmp_path}/h=1: it has no run.json with its command; --json prints what the point changes\n"
     assert (status, out, error) == (2, "", message)
     command = ["__main__.py", "--config=a b.py", "--config.model.h=1", f"--workdir={tmp_path}/h=1"]
     data = {"train": {"sha256": {}}, "valid": {"sha256": {}}}
@@ -122,68 +126,28 @@ def test_the_best_point_s_flags_are_printed_as_a_command(grid: Study, tmp_path: 
     assert shown(tmp_path, "--best") == (0, best, "the lowest nll, 2.5000, is of h=1\n")
 
 
-def test_the_best_is_done_and_numbers_have_four_digits() -> None:
-    summaries = {"a": 3.0, "b": 2.0, "c": float("nan"), "d": 1.0}
+def test_the_best_is_done() -> None:
+    config = CONFIG | {"optim.lr": 1.0}
     points = []
-    for number, (name, nll) in enumerate(summaries.items()):
+    for number, (name, nll) in enumerate({"a": 3.0, "b": 2.0, "c": float("nan"), "d": 1.0}.items()):
         state = "pruned" if name == "d" else "done"
-        overrides = {"optim.lr": 0.00123456789 * (number + 1)}
-        points.append(PointStatus(name, overrides, state, "", {"nll_best": nll}, {}))
-    assert best_of(points, CONFIG) == points[1]
-    assert best_of(points[2:], CONFIG) is best_of([], CONFIG) is None
-    records = as_records(points, CONFIG)
-    assert [record["point"] for record in records] == ["b", "a", "c", "d"]
-    assert "*  0.002469 " in as_text(records)
-    assert records[0]["optim.lr"] == 2 * 0.00123456789
-
-
-def test_a_picture_has_a_panel_for_each_key_and_one_for_the_importances(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figures = []
-    monkeypatch.setattr(
-        "vaswani.train.sweep.picture.save", lambda figure, *arguments, **options: figures.append(figure)
-    )
-    points = []
-    for number, norm in enumerate(("pre", "post", "pre", "post")):
-        overrides = {"optim.lr": 10.0**-number, "model.norm": norm, "model.N": 2}
-        nll = {1: 3.0 + number, 2: 2.0 + number}
-        points.append(PointStatus(f"trial-{number:03d}", overrides, "done", "", {"nll_best": 2.0 + number}, nll))
-    draw(points, tmp_path / "p.png", search=True, config=CONFIG, importances={"lr": 0.75, "norm": 0.25})
-    history, rate, norm, importances = figures[0].axes
-    assert (rate.get_xlabel(), norm.get_xlabel()) == ("optim.lr", "model.norm")
-    assert rate.get_xscale() == "log"
-    values = sorted(map(tuple, rate.collections[0].get_offsets()))
-    assert values == [(10.0**-number, 2.0 + number) for number in (3, 2, 1, 0)]
-    assert [label.get_text() for label in importances.get_yticklabels()] == ["norm", "lr"]
-    assert "nll" in history.get_ylabel()
-
-
-@pytest.mark.parametrize("search", [False, True])
-def test_a_picture_of_nothing_or_into_nowhere_is_one_line(tmp_path: Path, search: bool) -> None:
-    point = PointStatus("trial-000", {}, "waiting", "", {}, {})
-    for points in ([], [point]):
-        with pytest.raises(UserError, match="no point has been validated yet"):
-            draw(points, tmp_path / "p.png", search=search)
-    assert not (tmp_path / "p.png").exists()
-    point = PointStatus("trial-000", {}, "pruned", "", {"nll_best": 3.0}, {1: 3.0})
-    with pytest.raises(UserError, match=r"--plot=.*p.xyz: cannot be written"):
-        draw([point], tmp_path / "p.xyz", search=search)
-    with pytest.raises(UserError, match=r"--plot=.*nowhere/p.png: cannot be written \(No such file"):
-        draw([point], tmp_path / "nowhere" / "p.png", search=search)
+        points.append(done(name, nll, config, optim__lr=0.1 * number)._replace(state=state))
+    assert best_of(points) == points[1]
+    assert best_of(points[2:]) is best_of([]) is None
+    assert [str(point.path) for point in best_first(points)] == ["b", "a", "c", "d"]
 
 
 def shown(workdir: Path, *arguments: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "train.sweep", f"--workdir={workdir}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return done.returncode, done.stdout, done.stderr
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return ended.returncode, ended.stdout, ended.stderr
 
 
 def test_a_url_is_not_made_a_folder() -> None:
     command = [sys.executable, "-m", "train.sweep", "--workdir=s3://bucket/heads", "--table"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("error: --workdir=s3://bucket/heads: this is a URL; only gs:// and mounted")
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert ended.stderr.startswith("error: --workdir=s3://bucket/heads: this is a URL; only gs:// and mounted")
 
 
 @pytest.mark.slow
@@ -191,7 +155,6 @@ def test_a_search_without_any_trial_has_an_empty_table(tmp_path: Path) -> None:
     open_plan(tmp_path, {**PLAN, "kind": "search"})
     assert shown(tmp_path, "--table") == (0, "no points yet\n", "")
     assert shown(tmp_path, "--json")[:2] == (0, "[]\n")
-    assert as_csv([]).startswith("point,is_best,state,step")
     assert not (tmp_path / "sweep" / "study.db").exists()
 
 
@@ -228,16 +191,10 @@ def set_attribute(grid: Study, attribute: str, value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_that_is_not_its_study_s_and_a_study_that_is_gone_are_one_line(grid: Study, tmp_path: Path) -> None:
+def test_a_plan_that_is_not_its_study_s_is_one_line(grid: Study, tmp_path: Path) -> None:
     plan = tmp_path / "sweep" / "plan.json"
-    text = plan.read_text()
     plan.write_text(json.dumps({**PLAN, "config": {**TREE, "model": "x"}}))
     message = "error: the study s in that storage is of another sweep; choose another --study\n"
-    assert shown(tmp_path, "--table") == (2, "", message)
-    plan.write_text(text)
-    database, results = tmp_path / "sweep" / "study.db", tmp_path / "sweep" / "results"
-    database.unlink()
-    message = f"error: {database}: no such file, but {results} has results; restore a copy of it\n"
     assert shown(tmp_path, "--table") == (2, "", message)
 
 
@@ -267,26 +224,13 @@ def test_a_folder_from_a_stranger_opens_no_database_elsewhere(tmp_path: Path) ->
     assert shown(linked, "--table") == (2, "", message)
 
 
-def test_a_trial_that_diverged_leaves_the_others_their_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = []
-    monkeypatch.setattr(
-        "vaswani.train.sweep.picture.save", lambda figure, *arguments, **options: figures.append(figure)
-    )
-    points = []
-    for number, nll in enumerate((math.nan, 3.0, 2.0)):
-        points.append(PointStatus(f"trial-{number:03d}", {}, "done", "", {"nll_best": nll}, {1: nll}))
-    draw(points, tmp_path / "p.png", search=True)
-    (line,) = figures[0].axes[0].lines
-    assert list(line.get_ydata()) == [math.inf, 3.0, 2.0]
-
-
 def test_keys_that_end_alike_are_written_out() -> None:
+    config = CONFIG | {"checkpoint.every": 9}
     points = []
     for number, name in enumerate("ab"):
-        overrides = {"eval.every": 5 + number, "checkpoint.every": 7 + number, "model.h": 1 + number}
-        points.append(PointStatus(name, overrides, "done", "", {"nll_best": 1.0}, {}))
-    head = as_text(as_records(points, CONFIG)).splitlines()[2].split()
-    assert head[:3] == ["eval.every", "checkpoint.every", "h"]
+        changes = {"eval.every": 5 + number, "checkpoint.every": 7 + number, "model.h": 1 + number}
+        points.append(done(name, 1.0, config, **changes))
+    assert table_of_points(points).head[-3:] == ("h", "eval.every", "checkpoint.every")
 
 
 @pytest.mark.parametrize(
@@ -307,42 +251,38 @@ def test_keys_that_end_alike_are_written_out() -> None:
 def test_points_whose_nll_is_of_something_else_have_no_best(key: str, first: object, second: object) -> None:
     points = []
     for value, nll in ((first, 0.1), (second, 4.3)):
-        overrides = {key: value, "model.h": 1}
-        points.append(PointStatus(f"{key}={value}", overrides, "done", "", {"nll_best": nll}, {}))
-    assert best_of(points, {}) is None
-    config = {"steps": 1000, "model.h": 8, key: first}
-    text = as_text(as_records(points, config), other_measures(points, config))
-    assert "*" not in text
+        points.append(done(f"{key}={value}", nll, CONFIG, **{key: value}, model__h=1))
+    assert best_of(points) is None
+    text = as_text(table_of_points(points))
+    assert "best:" not in text
     assert text.endswith(f"nll is of other texts or tokens ({key}): it does not say which is best")
-    assert best_of(points[1:], {}) == points[1]
+    assert best_of(points[1:]) == points[1]
 
 
 def test_points_that_train_on_other_texts_with_the_same_tokens_have_a_best() -> None:
-    points = []
-    for pairs, nll in ((100, 2.0), (200, 1.0)):
-        overrides = {"data.train": f"grammar:train:{pairs}", "data.pack_length": pairs}
-        points.append(PointStatus(f"pairs={pairs}", overrides, "done", "", {"nll_best": nll}, {}))
-    for config in ({"data.tokenizer": "a.model"}, {"task": "vision"}):
-        assert best_of(points, config) == points[1]
-        assert best_of(points, config | {"data.batching": "window"}) is None  # windows of other lengths
+    for base in ({"data.tokenizer": "a.model"}, {"task": "vision"}):
+        for batching, has_best in (("bucket", True), ("window", False)):  # windows of other lengths
+            points = []
+            for pairs, nll in ((100, 2.0), (200, 1.0)):
+                config = base | {"data.train": f"grammar:train:{pairs}", "data.pack_length": pairs}
+                points.append(done(f"pairs={pairs}", nll, config | {"data.batching": batching}))
+            assert best_of(points) == (points[1] if has_best else None)
 
 
 def test_points_that_set_a_key_to_what_it_is_have_the_same_tokens() -> None:
-    points = []
-    for changes, nll in (({"model.h": 1}, 2.0), ({"model.h": 2, "data.vocab_size": 1_800}, 1.0)):
-        points.append(PointStatus(f"h={changes['model.h']}", changes, "done", "", {"nll_best": nll}, {}))
-    assert best_of(points, {"data.vocab_size": 1_800}) == points[1]
-    assert best_of(points, {"data.vocab_size": 1_000}) is None
+    for vocab_size in (1_800, 1_000):
+        config = CONFIG | {"data.vocab_size": vocab_size}
+        points = [done("h=1", 2.0, config, model__h=1), done("h=2", 1.0, config, model__h=2, data__vocab_size=1_800)]
+        assert best_of(points) == (points[1] if vocab_size == 1_800 else None)
 
 
 def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
     points = []
     for h, values in {1: (3.0, 3.2, 3.4), 2: (2.0, 2.4, 2.2), 4: (1.5,)}.items():
         for seed, nll in enumerate(values):
-            overrides = {"model.h": h, "seed": seed}
-            points.append(PointStatus(f"h={h},seed={seed}", overrides, "done", "", {"nll_best": nll}, {}))
-    points.append(PointStatus("h=2,seed=9", {"model.h": 2, "seed": 9}, "running", "", {"nll_best": 9.0}, {}))
-    table = over_seeds(points, CONFIG)
+            points.append(done(f"h={h},seed={seed}", nll, CONFIG, model__h=h, seed=seed))
+    points.append(done("h=2,seed=9", 9.0, CONFIG, model__h=2, seed=9)._replace(state="running"))
+    table = table_of_settings(points)
     assert table is not None
     # Of three values 0.2 apart the interval is 4.3027 standard errors of 0.2 / sqrt(3), of differences 1.0, 0.8 and 1.2
     # likewise.
@@ -352,11 +292,10 @@ def test_seeds_of_a_setting_are_one_row_with_their_interval() -> None:
         ("4", "1", "1.5000", "−0.5000"),
     ]
     assert table.head == ("h", "seeds", "nll", "above the first")
-    assert over_seeds(points[:1] + points[3:4], CONFIG) is None  # no setting has two seeds
-    assert over_seeds([], CONFIG) is None
-    sizes = enumerate(points)
-    others = [point._replace(overrides=point.overrides | {"data.vocab_size": 8 + place}) for place, point in sizes]
-    assert over_seeds(others, CONFIG | {"data.vocab_size": 8}) is None
+    assert table_of_settings(points[:1] + points[3:4]) is None  # no setting has two seeds
+    assert table_of_settings([]) is None
+    others = [point._replace(config=point.config | {"data.vocab_size": 8 + n}) for n, point in enumerate(points)]
+    assert table_of_settings(others) is None
 
 
 def test_the_best_has_the_lowest_mean_over_seeds_and_not_the_luckiest_seed(
@@ -365,20 +304,19 @@ def test_the_best_has_the_lowest_mean_over_seeds_and_not_the_luckiest_seed(
     points = []
     for h, values in {1: (1.0, 3.0), 2: (1.75, 1.25), 4: (0.5,)}.items():
         for seed, nll in enumerate(values):
-            overrides = {"model.h": h, "seed": seed}
-            points.append(PointStatus(f"h={h},seed={seed}", overrides, "done", "", {"nll_best": nll}, {}))
-    points.append(PointStatus("h=2,seed=2", {"model.h": 2, "seed": 2}, "running", "", {"nll_best": 9.0}, {}))
-    records = as_records(points, CONFIG)
+            points.append(done(f"h={h},seed={seed}", nll, CONFIG, model__h=h, seed=seed))
+    points.append(done("h=2,seed=2", 9.0, CONFIG, model__h=2, seed=2)._replace(state="running"))
     order = ["h=2,seed=1", "h=2,seed=0", "h=1,seed=0", "h=1,seed=1", "h=4,seed=0", "h=2,seed=2"]
-    assert [record["point"] for record in records] == order
-    assert [record["point"] for record in records if record["is_best"]] == ["h=2,seed=1"]
-    seeds = over_seeds(points, CONFIG)
-    assert seeds is not None and seeds.rows[0][:2] == ("2", "2")
+    table = table_of_points(points)
+    assert [row[0] for row in table.rows] == order
+    assert table.notes == ["best: h=2,seed=1, of the lowest mean nll over 2 seeds; --best prints its command"]
+    settings = table_of_settings(points)
+    assert settings is not None and settings.rows[0][:2] == ("2", "2")
 
     (tmp_path / "h=2,seed=1").mkdir()
     launch = {"step": 0, "data": {"train": {"sha256": {}}, "valid": {"sha256": {}}}, "command": ["t", "--config=a.py"]}
     (tmp_path / "h=2,seed=1" / "run.json").write_text(json.dumps({"launches": [launch]}))
-    command = _command_of_best(points, CONFIG, tmp_path)
+    command = _command_of_best(points, tmp_path)
     assert command == f"python -m train --config=a.py --workdir={tmp_path}-best"
     assert capsys.readouterr().err == "the lowest mean nll, 1.5000 over 2 seeds, is of h=2,seed=1 and its other seeds\n"
 
@@ -387,6 +325,6 @@ def test_rates_that_four_digits_do_not_tell_apart_are_written_out() -> None:
     points = []
     for lr in (0.1, 0.10001):
         for seed in range(2):
-            points.append(PointStatus(f"{lr} {seed}", {"optim.lr": lr, "seed": seed}, "done", "", {"nll_best": lr}, {}))
-    table = over_seeds(points, CONFIG)
+            points.append(done(f"{lr} {seed}", lr, CONFIG, optim__lr=lr, seed=seed))
+    table = table_of_settings(points)
     assert table is not None and [row[0] for row in table.rows] == ["0.1", "0.10001"]

@@ -4,17 +4,17 @@ import importlib.util
 import shutil
 from pathlib import Path
 
-from vaswani import extras
+from vaswani import errors
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_only_a_clone_is_installed_from_where_it_is(tmp_path: Path) -> None:
-    assert extras.pip_install("convert") == "pip install -e '.[convert]'"
+    assert errors.pip_install("convert") == "pip install -e '.[convert]'"
     folder = tmp_path / "site-packages" / "vaswani" / "base"
     folder.mkdir(parents=True)
-    copy = shutil.copy(extras.__file__, folder)
-    spec = importlib.util.spec_from_file_location("installed_extras", copy)
+    copy = shutil.copy(errors.__file__, folder)
+    spec = importlib.util.spec_from_file_location("installed_errors", copy)
     assert spec and spec.loader
     installed = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(installed)
@@ -24,4 +24,4 @@ def test_only_a_clone_is_installed_from_where_it_is(tmp_path: Path) -> None:
 def test_no_other_file_that_is_installed_says_how_to_install_an_extra() -> None:
     rooms = [path for path in (ROOT / "vaswani").iterdir() if path.is_dir() and path.name != "configs"]
     files = [*(ROOT / "vaswani").glob("*.py"), *(path for room in rooms for path in room.rglob("*.py"))]
-    assert [path.name for path in files if "pip install" in path.read_text(encoding="utf-8")] == ["extras.py"]
+    assert [path.name for path in files if "pip install" in path.read_text(encoding="utf-8")] == ["errors.py"]

@@ -37,13 +37,9 @@ def test_a_container_or_a_job_may_use_less_than_the_machine(monkeypatch: pytest.
     monkeypatch.setattr(machine, "LIMITS", tmp_path)
     whole = machine.most_allowed()  # no groups
     job = tmp_path / "slurm" / "job_7"
-    old = tmp_path / "memory" / "docker"
-    for folder in (job / "step_0", old):
-        folder.mkdir(parents=True)
-    groups.write_text("4:cpu,memory:/docker\n0::/slurm/job_7/step_0\n")
+    (job / "step_0").mkdir(parents=True)
+    groups.write_text("0::/slurm/job_7/step_0\n")
     (job / "step_0" / "memory.max").write_text("max\n")
     assert machine.most_allowed() == whole
     (job / "memory.max").write_text(f"{3 << 20}\n")
     assert machine.most_allowed() == 3 << 20
-    (old / "memory.limit_in_bytes").write_text(f"{2 << 20}\n")
-    assert machine.most_allowed() == 2 << 20

@@ -16,8 +16,7 @@ import jax
 from jax._src.lib import _jax  # type: ignore[attr-defined]
 from jax.experimental import topologies
 
-from vaswani.errors import UserError
-from vaswani.extras import pip_install
+from vaswani.errors import UserError, pip_install
 
 PLUGIN = "jax_cuda13_plugin"
 CUDNN = (9, 19, 0)  # the release that the compiler is told of

@@ -23,9 +23,9 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
-from vaswani.data.pipeline import row_lengths
-from vaswani.errors import UserError, one_line
-from vaswani.extras import pip_install
+from vaswani.data.pipeline import check_lengths, row_lengths
+from vaswani.data.plans import rows_per_batch
+from vaswani.errors import UserError, one_line, pip_install
 from vaswani.infer.translate.options import full_batch
 from vaswani.machine import most_allowed
 from vaswani.model.config import ModelConfig
@@ -115,22 +115,13 @@ def topology_mesh(cfg: ConfigDict, devices: Sequence[Any], slices: int) -> Mesh:
 
 def batch_shapes(cfg: ConfigDict, mesh: Mesh) -> list[tuple[int, int, int]]:
     """Returns each batch shape of a run, shortest first: planned rows, rows padded to the mesh, sequence length."""
-    tokens = cfg.data.tokens_per_batch
-    lengths = row_lengths(cfg.data)
-    # What training would refuse (`data.pipeline.TrainingBatches`) is not worth compiling.
-    if cfg.data.batching == "window":
-        raise UserError("data.batching is window, for monolingual text; translation has pairs: use bucket or pack")
-    if cfg.data.max_length > lengths[-1]:
-        raise UserError(
-            f"data.max_length is {cfg.data.max_length}, but the longest rows are of {lengths[-1]}: a pair of"
-            f" {cfg.data.max_length} tokens would fit no row"
-        )
-    if tokens < lengths[-1]:
-        raise UserError(f"data.tokens_per_batch is {tokens}: too few for a row of {lengths[-1]} tokens")
+    # What training would refuse is not worth compiling.
+    longest_pair = np.full((1, 2), cfg.data.max_length, np.int32)
+    check_lengths(longest_pair, cfg.data)
     multiple = row_parts(mesh) * cfg.optim.accumulate
     shapes = []
-    for length in lengths:
-        planned = tokens // length
+    for length in row_lengths(cfg.data):
+        planned = rows_per_batch(cfg.data.tokens_per_batch, length)
         padded = planned + -planned % multiple
         shapes.append((planned, padded, length))
     return shapes

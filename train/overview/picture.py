@@ -1,4 +1,4 @@
-"""Pictures of the curves of runs: `.svg`, `.png`, or a page, `.html`."""
+"""Pictures of the curves of runs, `.svg` or `.png`."""
 
 import io
 from collections.abc import Sequence
@@ -6,52 +6,42 @@ from pathlib import Path
 from typing import Any
 
 from vaswani.errors import UserError
-from vaswani.files import write_bytes, write_text, writing
-from vaswani.train.overview.curves import LOSSES, Curve, curves_of
+from vaswani.files import write_bytes, writing
+from vaswani.train.overview.curves import Curve, curves_of
 from vaswani.train.overview.find_runs import FoundRun
-from vaswani.train.overview.page import page
-from vaswani.train.table import Table
 
-SUFFIXES = (".svg", ".png", ".html")
+SUFFIXES = (".svg", ".png")
+_TITLES = {"train": "training nll", "valid": "validation nll"}
 _MOST_IN_A_LEGEND = 16
 # A fixed salt and no date: the same runs give the same bytes.
 _STYLE: Any = {"svg.hashsalt": "runs", "svg.fonttype": "path"}
 
 
-def draw(runs: Sequence[FoundRun], table: Table, output: Path) -> None:
-    """Draws the curves of runs into `output`, whose ending is the format.
-
-    A picture shows the losses; an .html file also shows the other curves and the table.
+def draw(runs: Sequence[FoundRun], output: Path) -> None:
+    """Draws the losses of runs into `output`, whose ending is the format.
 
     Raises:
       UserError: no run has any record, or the file cannot be written.
     """
-    groups = curves_of(runs)
-    if not groups:
-        raise UserError("none of these runs has a record yet; there is nothing to draw")
-    with writing(f"--plot={output}"):
-        if output.suffix == ".html":
-            write_text(output, page(groups, table))
-        else:
-            write_bytes(output, _picture(groups, output.suffix.removeprefix(".")))
-
-
-def _picture(groups: dict[str, list[Curve]], kind: str) -> bytes:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    if not any(run.records for run in runs):
+        raise UserError("none of these runs has a record yet; there is nothing to draw")
     drawn = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else None
+    kind_of_file = output.suffix.removeprefix(".")
+    metadata = {"Date": None} if kind_of_file == "svg" else None
     with rc_context(_STYLE):
         figure = Figure(figsize=(11, 4.5), layout="constrained")
-        for place, (axes, panel) in enumerate(zip(figure.subplots(1, 2), LOSSES, strict=True)):
-            _draw_panel(axes, {name: curves[place] for name, curves in groups.items()}, panel.kind)
-            axes.set_title(panel.title)
+        for axes, (kind, title) in zip(figure.subplots(1, 2), _TITLES.items(), strict=True):
+            _draw_panel(axes, curves_of(runs, kind), kind)
+            axes.set_title(title)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         if len(labels) <= _MOST_IN_A_LEGEND:
             figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
-        figure.savefig(drawn, format=kind, dpi=150, metadata=metadata)
-    return drawn.getvalue()
+        figure.savefig(drawn, format=kind_of_file, dpi=150, metadata=metadata)
+    with writing(f"--plot={output}"):
+        write_bytes(output, drawn.getvalue())
 
 
 def _draw_panel(axes: Any, curves: dict[str, Curve], kind: str) -> None:

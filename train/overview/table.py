@@ -11,15 +11,15 @@ from vaswani.train.overview.find_runs import FoundRun, differing_keys, is_aside
 from vaswani.train.overview.scores import score_rows
 from vaswani.train.table import Table, as_text, number, setting
 
-_RESULTS = ("state", "step", "nll", "BLEU", "accuracy", "minutes", "device")
+_RESULTS = ("state", "step", "nll", "best nll", "BLEU", "accuracy", "minutes", "device")
 _LONGEST_CELL = 24  # characters; of a longer one, such as a path, both ends are shown
 
 
 def table_of(runs: Sequence[FoundRun]) -> Table:
     """Returns the table of runs: their results, and the config keys in which they differ.
 
-    `nll`, BLEU and accuracy come from the last validation: in nats a token, in per cent, in [0, 1]. Minutes are of
-    training.
+    `nll`, BLEU and accuracy come from the last validation: in nats a token, in per cent, in [0, 1]; the best nll is the
+    lowest of all. Minutes are of training.
     """
     keys = differing_keys(runs)
     names = dict(zip(keys, short_names(keys, ("run", *_RESULTS)), strict=True))
@@ -137,7 +137,8 @@ def _result_cells(run: FoundRun) -> tuple[str, ...]:
     if done is not None and run.config:
         step = f"{done:,}/{run.config['steps']:,}"
     nll = number(run.summary.get("nll"), 4)
+    best_nll = number(run.summary.get("nll_best"), 4)
     bleu = number(run.summary.get("bleu"))
     accuracy = number(run.summary.get("accuracy"), 4)
     minutes = number(run.summary.get("minutes"), 1)
-    return (run.state, step, nll, bleu, accuracy, minutes, run.device)
+    return (run.state, step, nll, best_nll, bleu, accuracy, minutes, run.device)

@@ -2,14 +2,15 @@
 
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR [--config.k=v]               # a grid
     python -m train.sweep --config=FILE[:ARGUMENT] --workdir=DIR --trials=40 [--storage=URL]  # a search
-    python -m train.sweep --workdir=DIR --table [--csv | --json] [--plot=FILE.png]            # results, at any time
+    python -m train.sweep --workdir=DIR --table [--csv | --json]                              # results, at any time
     python -m train.sweep --workdir=DIR --best                                                # how to train the best
 
 Besides `get_config()`, FILE has `sweep()`, which returns the points of a grid (written with the expressions of
 train/sweep/expressions.py), or `search(trial)`, which returns the keys that an Optuna trial sets. Give the same command
 again to start another worker, also on another machine if they all reach --storage. Workers share the points, skip
 finished ones, and resume a dead worker's from their last checkpoints. Each point is a separate run, `python -m train`,
-in DIR/POINT; DIR/sweep has the study, the results and the runs' output. See docs/sweeps.md.
+in DIR/POINT; DIR/sweep has the study and the runs' output. `python -m train.runs DIR --plot=FILE.svg` draws the curves
+of the runs. See docs/sweeps.md.
 
 Ctrl-C and SIGTERM let the run save and release its point (Ctrl-C twice: at once). Exit status: 0 all points are done
 (with grpc:// some may still train), 1 some have failed (the table says why; they did not stop the others), 2 a wrong
@@ -57,19 +58,17 @@ flags.DEFINE_integer(
 flags.DEFINE_bool("retry", False, "train failed points again; with grpc:// also dead workers' points")
 flags.DEFINE_bool("table", False, "print the points and what they reached")
 flags.DEFINE_bool("csv", False, "as --table, in comma-separated values")
-flags.DEFINE_bool("json", False, "as --table, in JSON")
+flags.DEFINE_bool("json", False, "print all that the study has of the points, in JSON")
 flags.DEFINE_bool("best", False, "print the command that trains the best point again")
-flags.DEFINE_string("plot", None, "draw the results, and nll by each key, into this file")
 
 
 def main(argv: list[str]) -> int:
     options = flags.FLAGS
-    printed = options.table or options.csv or options.json or options.best
-    showing = printed or options.plot is not None
+    showing = options.table or options.csv or options.json or options.best
     if showing:
         workdir = folder("workdir", options.workdir)
     elif _CONFIG.value is None:
-        raise UserError("--config is missing; only --table, --csv, --json, --best and --plot do without it")
+        raise UserError("--config is missing; only --table, --csv, --json and --best do without it")
     else:
         check(_CONFIG.value, default())
         for split, fault in other_corpora(_CONFIG.value.data).items():

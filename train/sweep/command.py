@@ -11,23 +11,21 @@ from absl import flags
 from ml_collections import config_flags
 
 from vaswani.errors import UserError
-from vaswani.files import output_file
 from vaswani.keys import flat
 from vaswani.run.config import with_defaults
 from vaswani.run.folder import as_json
 from vaswani.run.records import read_launches
-from vaswani.train import table
+from vaswani.train.overview.find_runs import FoundRun
 from vaswani.train.sweep.expressions import Point
-from vaswani.train.sweep.picture import draw
 from vaswani.train.sweep.plan import Sweep, open_plan, read_plan
 from vaswani.train.sweep.point import PointStatus
-from vaswani.train.sweep.ranking import Setting, best_setting, other_measures
-from vaswani.train.sweep.seeds import over_seeds
+from vaswani.train.sweep.ranking import Setting, as_run, best_setting, other_measures
 from vaswani.train.sweep.space import try_out
 from vaswani.train.sweep.storage import unreachable, without_password
 from vaswani.train.sweep.study import HeldPoint, Study
-from vaswani.train.sweep.table import as_csv, as_records, as_text
+from vaswani.train.sweep.table import table_of_points, table_of_settings
 from vaswani.train.sweep.worker import Stop, work
+from vaswani.train.table import as_csv, as_text
 
 
 def train(options: flags.FlagValues, workdir: Path) -> int:
@@ -35,9 +33,9 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
 
     Raises `UserError` where the sweep cannot be begun as described, or its storage cannot be used.
     """
-    config = options["config"]
-    spec = config_flags.get_config_filename(config)
-    sweep = Sweep(spec, config.value, config_flags.get_override_values(config))
+    given = options["config"]
+    spec = config_flags.get_config_filename(given)
+    sweep = Sweep(spec, given.value, config_flags.get_override_values(given))
     points: dict[str, Point | None]
     if options.trials is None:
         points = {**sweep.points()}
@@ -65,7 +63,8 @@ def train(options: flags.FlagValues, workdir: Path) -> int:
     statuses = study.statuses()
     states = [point.state for point in statuses]
     counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-    best = best_setting(statuses, flat(with_defaults(plan["config"])))
+    config = flat(with_defaults(plan["config"]))
+    best = best_setting([as_run(status, config) for status in statuses])
     won = f"; the lowest {_nll_of(best)}" if best else ""
     ended = "all points have ended" if study.finished() else "no point is waiting"
     print(f"{workdir}: {ended}: {counts}{won}; --table shows them", file=sys.stderr)
@@ -86,74 +85,62 @@ def _study_of(workdir: Path) -> str:
 
 
 def show(options: flags.FlagValues, workdir: Path) -> int:
-    """Prints the table, and draws the picture, that the flags ask for; returns 0.
+    """Prints the table that the flags ask for; returns 0.
 
     Raises `UserError` where the folder is not a sweep's, or its storage cannot be used.
     """
-    drawn = None if options.plot is None else output_file("plot", options.plot)
     plan = read_plan(workdir)
     if plan["storage"] is not None and options.storage is None:
         raise UserError(f"--workdir={workdir}: the study is in {plan['storage']!r}; to open it, give that as --storage")
-    study = None
-    points = []
-    database = workdir / "sweep" / "study.db"
-    results = workdir / "sweep" / "results"
-    if options.storage is None and not database.exists() and any(results.glob("*.json")):
-        raise UserError(f"{database}: no such file, but {results} has results; restore a copy of it")
-    if options.storage is not None or database.exists():
-        study = Study(workdir, plan, options.storage, options.silence)
-        points = study.statuses()
+    statuses = []
+    if options.storage is not None or (workdir / "sweep" / "study.db").exists():
+        statuses = Study(workdir, plan, options.storage, options.silence).statuses()
     try:
-        _print(options, points, plan, workdir)
+        _print(options, statuses, plan, workdir)
     except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:  # of what no worker writes
         raise UserError(f"--storage: the study is damaged ({error})") from error
-    if drawn:
-        search = plan["kind"] == "search"
-        importances = study.importances() if study and search else {}
-        draw(points, drawn, search=search, config=flat(with_defaults(plan["config"])), importances=importances)
     return 0
 
 
-def _print(options: flags.FlagValues, points: list[PointStatus], plan: dict[str, Any], workdir: Path) -> None:
+def _print(options: flags.FlagValues, statuses: list[PointStatus], plan: dict[str, Any], workdir: Path) -> None:
     """Prints what the flags ask for."""
     config = flat(with_defaults(plan["config"]))
-    records = as_records(points, config)
-    if options.csv:
-        print(as_csv(records))
-    elif options.json:
-        print(json.dumps(records, indent=1, ensure_ascii=False))
+    points = [as_run(status, config) for status in statuses]
+    if options.json:
+        print(json.dumps([status._asdict() for status in statuses], indent=1, ensure_ascii=False))
+    elif options.csv:
+        print(as_csv(table_of_points(points)))
+    elif options.table and not points:
+        print("no points yet")
     elif options.table:
-        print(as_text(records, other_measures(points, config)))
-        seeds = over_seeds(points, config)
-        if seeds:
-            print(f"\n{table.as_text(seeds)}")
+        print(as_text(table_of_points(points)))
+        settings = table_of_settings(points)
+        if settings:
+            print(f"\n{as_text(settings)}")
     if options.best:
-        print(_command_of_best(points, config, workdir))
+        print(_command_of_best(points, workdir))
 
 
-def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir: Path) -> str:
+def _command_of_best(points: list[FoundRun], workdir: Path) -> str:
     """Returns the command that retrains the best point, in a separate folder; says on stderr which point that is.
 
     Raises:
       UserError: no point is done, or this machine lacks its folder, the only place that records the command.
     """
-    others = other_measures(points, config)
+    others = other_measures(points)
     if others:
         raise UserError(
             f"--workdir={workdir}: nll is of other texts or tokens ({', '.join(others)}): it does not say which "
             "point is best; compare their scores by python -m infer"
         )
-    setting = best_setting(points, config)
+    setting = best_setting(points)
     if setting is None:
         raise UserError(f"--workdir={workdir}: no point is done with a finite validation nll, so none is best")
-    best = setting.best
-    launches = read_launches(workdir / best.name)
+    run = workdir / setting.best.path
+    launches = read_launches(run)
     command = launches[-1].get("command") if launches else None
     if not command:
-        found = " ".join(f"--config.{key}={value}" for key, value in best.overrides.items())
-        raise UserError(
-            f"{workdir / best.name}: it has no run.json with its command; the best point has {found or 'no changes'}"
-        )
+        raise UserError(f"{run}: it has no run.json with its command; --json prints what the point changes")
     _, *arguments = command
     kept = [argument for argument in arguments if not argument.startswith("--workdir=")]
     print(f"the lowest {_nll_of(setting)}", file=sys.stderr)
@@ -163,7 +150,7 @@ def _command_of_best(points: list[PointStatus], config: dict[str, Any], workdir:
 
 def _nll_of(setting: Setting) -> str:
     """Returns the nll of a setting in words, and of which point it is."""
-    best = setting.best.name
+    best = setting.best.path
     if len(setting.nll) < 2:
         return f"nll, {setting.mean:.4f}, is of {best}"
     return f"mean nll, {setting.mean:.4f} over {len(setting.nll)} seeds, is of {best} and its other seeds"

@@ -1,9 +1,8 @@
 """What a sweep is to do: the points that a config file lists, checked before anything runs, and the folder's plan."""
 
-import importlib.util
 import inspect
+import runpy
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,7 @@ class Sweep:
         self._found: set[tuple[str, str]] = set()  # corpora of points
         self._file, colon, argument = spec.partition(":")
         self._argument = [argument] if colon else []
-        loader = SourceFileLoader("sweep_config", self._file)  # whatever the file's ending is
-        module_spec = importlib.util.spec_from_file_location("sweep_config", self._file, loader=loader)
-        assert module_spec is not None and module_spec.loader is not None
-        self._module = importlib.util.module_from_spec(module_spec)
-        module_spec.loader.exec_module(self._module)
+        self._defined = runpy.run_path(self._file, run_name="sweep_config")
 
     def points(self) -> dict[str, Point]:
         """Returns the points of `sweep()` by name, checked; raises `UserError` where there are none or one is wrong.
@@ -80,9 +75,9 @@ class Sweep:
         return [f"--config={self.spec}", *(f"--config.{key}={value}" for key, value in changes.items())]
 
     def _function(self, name: str, advice: str) -> Callable:
-        if not hasattr(self._module, name):
+        if name not in self._defined:
             raise self._error(f"it defines no {name}() (see docs/sweeps.md); {advice}")
-        return getattr(self._module, name)
+        return self._defined[name]
 
     def _call(self, name: str, function: Callable, *arguments: Any) -> Any:
         try:
@@ -142,7 +137,7 @@ def open_plan(workdir: Path, plan: dict[str, Any]) -> dict[str, Any]:
     if not path.exists():
         if workdir.is_dir() and any(file.name != "sweep" for file in workdir.iterdir()):
             raise UserError(f"--workdir={workdir}: this folder is not empty and not a sweep; use a new one")
-        (path.parent / "results").mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     recorded = read_plan(workdir)
     old = flat({**recorded, "config": with_defaults(recorded["config"])})

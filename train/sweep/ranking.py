@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vaswani.train.overview.find_runs import SEED, FoundRun, by_seeds, differing_keys
 from vaswani.train.sweep.point import OBJECTIVE, PointStatus
 
-SEED = "seed"
 # The keys that decide which text and tokens the validation nll covers, besides the text that subwords are learned from.
 _OF_THE_MEASURE = (
     "task",
@@ -28,24 +29,20 @@ _OF_WINDOWS = ("data.batching", "data.pack_length")
 
 
 class Setting(NamedTuple):
-    """The points that differ only in their seed, and are done with a finite nll; and the config of one of them."""
+    """The points that differ only in their seed; and the values of the keys that tell this setting from others."""
 
-    config: dict[str, Any]
-    points: list[PointStatus]
+    values: tuple[str, ...]
+    points: list[FoundRun]
 
     @property
-    def best(self) -> PointStatus:
+    def best(self) -> FoundRun:
         """The point of the lowest nll, the first of equal ones."""
         return min(self.points, key=lowest)
 
     @property
     def nll(self) -> dict[Any, float]:
         """The lowest nll of each seed."""
-        of_seed: dict[Any, float] = {}
-        for point in self.points:
-            whole = self.config | point.overrides
-            of_seed[whole.get(SEED)] = lowest(point)
-        return of_seed
+        return {point.config.get(SEED): lowest(point) for point in self.points}
 
     @property
     def mean(self) -> float:
@@ -57,74 +54,65 @@ class Setting(NamedTuple):
         return len(self.nll) < 2, self.mean
 
 
-def settings_of(points: Sequence[PointStatus], config: dict[str, Any]) -> list[Setting]:
-    """Returns the settings of all keys but the seed, best first; `config` is what the points depart from."""
-    keys = [key for key in differing_keys(points, config) if key != SEED]
-    settings: dict[str, Setting] = {}  # by what tells one from another
-    for point in points:
-        if point.state == "done" and math.isfinite(lowest(point)):
-            whole = config | point.overrides
-            name = repr([whole.get(key) for key in keys])
-            settings.setdefault(name, Setting(whole, [])).points.append(point)
-    return sorted(settings.values(), key=lambda one: one.rank)
+def as_run(point: PointStatus, config: dict[str, Any]) -> FoundRun:
+    """Returns a point in the form that lists of runs have; `config`, dotted key to value, is what it departs from.
+
+    A search's trial without overrides yet has no config.
+    """
+    whole = config | point.overrides if point.chosen else {}
+    return FoundRun(Path(point.name), point.state, point.reason, whole, point.summary, [], {})
 
 
-def best_first(points: Sequence[PointStatus], config: dict[str, Any]) -> list[PointStatus]:
+def compared(points: Sequence[FoundRun]) -> list[FoundRun]:
+    """Returns the points that are done with a finite nll."""
+    return [point for point in points if point.state == "done" and math.isfinite(lowest(point))]
+
+
+def settings_of(points: Sequence[FoundRun]) -> list[Setting]:
+    """Returns the settings of all keys but the seed, best first, of the points that can be `compared`."""
+    settings = [Setting(values, alike) for values, alike in by_seeds(compared(points)).items()]
+    return sorted(settings, key=lambda setting: setting.rank)
+
+
+def best_first(points: Sequence[FoundRun]) -> list[FoundRun]:
     """Returns the points, best first: those that are done, by their settings and then by their nll; then the others."""
-    places: dict[str, int] = {}
-    settings = settings_of(points, config)
+    places: dict[Path, int] = {}
+    settings = settings_of(points)
     for place, setting in enumerate(settings):
         for point in setting.points:
-            places[point.name] = place
+            places[point.path] = place
 
-    def rank(point: PointStatus) -> tuple[bool, int, float]:
-        return point.state != "done", places.get(point.name, len(settings)), lowest(point)
+    def rank(point: FoundRun) -> tuple[bool, int, float]:
+        return point.state != "done", places.get(point.path, len(settings)), lowest(point)
 
     return sorted(points, key=rank)
 
 
-def best_setting(points: Sequence[PointStatus], config: dict[str, Any]) -> Setting | None:
+def best_setting(points: Sequence[FoundRun]) -> Setting | None:
     """Returns the setting of the lowest mean nll; None if no point is done with a finite one.
 
     There is also none if the points' nlls cover different texts or tokens.
     """
-    settings = settings_of(points, config)
-    return None if not settings or other_measures(points, config) else settings[0]
+    settings = settings_of(points)
+    return None if not settings or other_measures(points) else settings[0]
 
 
-def best_of(points: Sequence[PointStatus], config: dict[str, Any]) -> PointStatus | None:
-    """Returns the point of the lowest nll in the `best_setting`; None if there is none."""
-    setting = best_setting(points, config)
-    return setting.best if setting else None
-
-
-def differing_keys(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
-    """Returns the config keys whose value is not the same in all points that have one."""
-    configs = [config | point.overrides for point in points if point.chosen]
-    overridden = dict.fromkeys(key for point in points for key in point.overrides)  # a dict, for the order
-    differing: list[str] = []
-    for key in overridden:
-        values = [whole.get(key) for whole in configs]
-        if any(value != values[0] for value in values):
-            differing.append(key)
-    return differing
-
-
-def other_measures(points: Sequence[PointStatus], config: dict[str, Any]) -> list[str]:
+def other_measures(points: Sequence[FoundRun]) -> list[str]:
     """Returns the keys by which points that are done differ in what their nll is of."""
     done = [point for point in points if point.state == "done"]
-    differing = differing_keys(done, config)
+    differing = differing_keys(done)
     found = [key for key in differing if key in _OF_THE_MEASURE]
-    configs = [config | point.overrides for point in done]
-    learns_subwords = any(whole.get("task") != "vision" and not whole.get("data.tokenizer") for whole in configs)
+    learns_subwords = any(
+        point.config.get("task") != "vision" and not point.config.get("data.tokenizer") for point in done
+    )
     if learns_subwords and "data.train" in differing:
         found.append("data.train")
-    if any(whole.get("data.batching") == "window" for whole in configs):
+    if any(point.config.get("data.batching") == "window" for point in done):
         found += [key for key in differing if key in _OF_WINDOWS]
     return found
 
 
-def lowest(point: PointStatus) -> float:
+def lowest(point: FoundRun) -> float:
     """Returns the lowest nll of a point; infinite if it has none that is a number."""
     nll = point.summary.get(f"{OBJECTIVE}_best", math.inf)
     return math.inf if math.isnan(nll) else nll

@@ -25,12 +25,11 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_s
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from vaswani.errors import UserError
-from vaswani.files import write_json
 from vaswani.run.config import with_defaults
 from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.plan import another
 from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
-from vaswani.train.sweep.space import check_distributions
+from vaswani.train.sweep.space import try_out
 from vaswani.train.sweep.storage import STORAGE_ERRORS, connect, exclusive, reachable, unreachable
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
@@ -41,6 +40,7 @@ _STATES = {
     TrialState.FAIL: "interrupted",
     TrialState.WAITING: "waiting",
 }
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class Lost(Exception):
@@ -128,7 +128,8 @@ class Study:
             gone = [name for name in known if name not in points]
             if gone and not self.search:
                 raise another(self.workdir, f"sweep() no longer has its point {gone[0]}")
-            check_distributions(self.study.get_trials(deepcopy=False), suggest, self.workdir)
+            if self.search:
+                try_out(suggest, self.study.get_trials(deepcopy=False, states=_ENDED))
             for name, overrides in points.items():
                 attributes = {"name": name, "overrides": overrides}
                 if name not in known:
@@ -201,16 +202,13 @@ class Study:
         return HeldPoint(name, 1 + [*points].index(name), overrides, attempt, reported, trial)
 
     def _value(self, trial: Trial, outcome: Outcome) -> float:
-        """Records how a point ended, also in `sweep/results`; returns its value, or raises what makes Optuna end it."""
+        """Records how a point ended; returns its value, or raises what makes Optuna end it."""
         best = outcome.summary.get(f"{OBJECTIVE}_best", math.inf)
         if outcome.state == "done" and self.search and not math.isfinite(best):
             outcome = Outcome("failed", "the run has no finite validation nll", outcome.summary)
         trial.set_user_attr("summary", outcome.summary)
         if outcome.state == "failed":
             trial.set_user_attr("reason", outcome.reason)
-        name = trial.user_attrs["name"]
-        write_json(self.workdir / "sweep" / "results" / f"{name}.json", outcome._asdict())
-        if outcome.state == "failed":
             raise _Fail
         if outcome.state == "pruned":
             raise TrialPruned
@@ -236,14 +234,6 @@ class Study:
         """Returns the status of each point, in the order of enqueueing."""
         with reachable():
             return [_status(trial) for trial in self._points().values()]
-
-    def importances(self) -> dict[str, float]:
-        """Returns how much of the differences in nll Optuna ascribes to each parameter of a search; {} if it cannot."""
-        with reachable():
-            done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            if len({trial.value for trial in done}) < 2:
-                return {}
-            return optuna.importance.get_param_importances(self.study)
 
     def _points(self) -> dict[str, FrozenTrial]:
         """Returns the trial that counts of each point: the first that has not failed, or else the last."""
