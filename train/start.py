@@ -1,4 +1,4 @@
-"""What a run says about itself as it starts, a line each: config, device, model, data and memory."""
+"""The start of a run: whether this device will do, and a line each about config, device, model, data and memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,10 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from vaswani.data.other_corpora import other_corpora
+from vaswani.errors import UserError, pip_install
 from vaswani.keys import flat
 from vaswani.machine import largest_resident
+from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.numbers import pluralize
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
@@ -26,7 +28,21 @@ SPEED = (
     "checkpoint.every_minutes",
     "eval.every",
 )
+EXTRAS = {"gpu": "cuda", "tpu": "tpu"}  # of pyproject.toml: what jax needs for a device
 _MIB = 2**20
+
+
+def check_device(cfg: ConfigDict) -> None:
+    """Raises a `UserError` if `model.attention_impl` is a kernel that this process's devices cannot run."""
+    impl = cfg.model.attention_impl
+    found = jax.default_backend()
+    needed = PLATFORMS.get(impl, found)
+    if needed != found:
+        raise UserError(
+            f"config: model.attention_impl is {impl!r}, which needs a {needed.upper()}, and jax has found only a "
+            f"{found.upper()}: use --config.model.attention_impl=auto, or {pip_install(EXTRAS[needed])} where "
+            f"there is a {needed.upper()}"
+        )
 
 
 def config_line(file: str, overrides: Mapping[str, Any]) -> str:
