@@ -94,19 +94,30 @@ def _corpus_size(manifest: Mapping[str, Any]) -> str:
 
 
 def compiled_memory(compiled: Any) -> str:
-    """Returns the line about the memory that the compiler plans for a step, on each device.
+    """Returns the line about the memory that the compiler plans for a step, on each device."""
+    sizes = memory_of(compiled)
+    if not sizes:
+        return "memory of a step: this device's compiler does not say"
+    parts = f"{_mib(sizes['arguments'])} of state and batch, {_mib(sizes['temporaries'])} of temporaries"
+    return f"memory of a step, by the compiler: {_mib(sizes['peak'])} a device, {parts}"
 
-    The state is updated in place, so what is both argument and output counts once.
+
+def memory_of(compiled: Any) -> dict[str, int]:
+    """Returns a program's bytes of memory on each device, as the compiler counts them; {} if it does not say.
+
+    The state is updated in place, so what is both argument and output counts once in the "peak".
     """
     analysis = compiled.memory_analysis()
     if analysis is None:
-        return "memory of a step: this device's compiler does not say"
-    state = analysis.argument_size_in_bytes
-    new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    temporary = analysis.temp_size_in_bytes
-    total = state + new + temporary + analysis.generated_code_size_in_bytes
-    parts = f"{_mib(state)} of state and batch, {_mib(temporary)} of temporaries"
-    return f"memory of a step, by the compiler: {_mib(total)} a device, {parts}"
+        return {}
+    sizes = {
+        "arguments": analysis.argument_size_in_bytes,
+        "outputs": analysis.output_size_in_bytes,
+        "aliased": analysis.alias_size_in_bytes,
+        "temporaries": analysis.temp_size_in_bytes,
+        "code": analysis.generated_code_size_in_bytes,
+    }
+    return sizes | {"peak": sum(sizes.values()) - 2 * sizes["aliased"]}
 
 
 def peak_memory() -> str:
