@@ -224,7 +224,7 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
 
 
 def memory(compiled: Any, mesh: Mesh) -> dict[str, int]:
-    """Returns a program's bytes of memory on each device (`memory_of`); raises `TooLarge` unless they are `available`."""
+    """Returns a program's bytes of memory on each device; raises `TooLarge` if they are more than is `available`."""
     sizes = memory_of(compiled)
     most = available(mesh.devices.flat[0])
     if most is not None and sizes["peak"] > most:
