@@ -27,7 +27,7 @@ from vaswani.files import output_folder
 from vaswani.run import connect, unchanged
 from vaswani.run.signals import leave
 from vaswani.train import huge_pages
-from vaswani.train.check import check, check_device, parse_profile
+from vaswani.train.check import check, parse_profile
 from vaswani.train.trackers import NAMES, check_installed
 
 
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
     from vaswani.train.loop import train
     from vaswani.train.nans import check_nans
-    from vaswani.train.start import config_line
+    from vaswani.train.start import check_device, config_line
 
     options = flags.FLAGS
     profile = None if options.profile is None else parse_profile(options.profile, options.config.steps)

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from vaswani import tasks
 from vaswani.configs.rules import broken
 from vaswani.data.tokenizer import NORMALISATIONS
-from vaswani.errors import UserError, pip_install
+from vaswani.errors import UserError
 from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from vaswani.keys import flat
 from vaswani.run.choice import CHOICES as CHECKPOINTS
@@ -58,8 +58,6 @@ SEARCH = ("beam", "alpha", "extra_length")  # keys of `decode` with the flags' l
 MOST = {"data.vocab_size": 1_000_000}  # no vocabulary is as large; refused here, before a corpus is read
 ABOVE_0 = ("optim.lr", "optim.eps")
 FRACTIONS = ("optim.b1", "optim.b2", "optim.ema", "loss.eps_ls")  # at least 0, below 1
-
-EXTRAS = {"gpu": "cuda", "tpu": "tpu"}  # of pyproject.toml: what jax needs for a device
 
 
 def check(cfg: ConfigDict, default: ConfigDict) -> None:
@@ -118,23 +116,6 @@ def parse_profile(text: str, steps: int) -> tuple[int, int]:
     if not 1 <= first <= last <= steps:
         raise UserError(f"--profile={text}: both must be steps of this run, from 1 to steps={steps}, in this order")
     return first, last
-
-
-def check_device(cfg: ConfigDict) -> None:
-    """Raises a `UserError` if `model.attention_impl` is a kernel that this process's devices cannot run."""
-    import jax  # only now, to keep `check` fast
-
-    from vaswani.model.mixers.kernels import PLATFORMS
-
-    impl = cfg.model.attention_impl
-    found = jax.default_backend()
-    needed = PLATFORMS.get(impl, found)
-    if needed != found:
-        raise UserError(
-            f"config: model.attention_impl is {impl!r}, which needs a {needed.upper()}, and jax has found only a "
-            f"{found.upper()}: use --config.model.attention_impl=auto, or {pip_install(EXTRAS[needed])} where "
-            f"there is a {needed.upper()}"
-        )
 
 
 def _require(key: str, value: Any, right: bool, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What a run says about itself as it starts, a line each: config, device, model, data and memory."""
+"""The start of a run: whether this device will do, and a line each about config, device, model, data and memory."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,10 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from vaswani.data.other_corpora import other_corpora
+from vaswani.errors import UserError, pip_install
 from vaswani.keys import flat
 from vaswani.machine import largest_resident
+from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.numbers import pluralize
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
@@ -26,7 +28,21 @@ SPEED = (
     "checkpoint.every_minutes",
     "eval.every",
 )
+EXTRAS = {"gpu": "cuda", "tpu": "tpu"}  # of pyproject.toml: what jax needs for a device
 _MIB = 2**20
+
+
+def check_device(cfg: ConfigDict) -> None:
+    """Raises a `UserError` if `model.attention_impl` is a kernel that this process's devices cannot run."""
+    impl = cfg.model.attention_impl
+    found = jax.default_backend()
+    needed = PLATFORMS.get(impl, found)
+    if needed != found:
+        raise UserError(
+            f"config: model.attention_impl is {impl!r}, which needs a {needed.upper()}, and jax has found only a "
+            f"{found.upper()}: use --config.model.attention_impl=auto, or {pip_install(EXTRAS[needed])} where "
+            f"there is a {needed.upper()}"
+        )
 
 
 def config_line(file: str, overrides: Mapping[str, Any]) -> str:
@@ -78,19 +94,30 @@ def _corpus_size(manifest: Mapping[str, Any]) -> str:
 
 
 def compiled_memory(compiled: Any) -> str:
-    """Returns the line about the memory that the compiler plans for a step, on each device.
+    """Returns the line about the memory that the compiler plans for a step, on each device."""
+    sizes = memory_of(compiled)
+    if not sizes:
+        return "memory of a step: this device's compiler does not say"
+    parts = f"{_mib(sizes['arguments'])} of state and batch, {_mib(sizes['temporaries'])} of temporaries"
+    return f"memory of a step, by the compiler: {_mib(sizes['peak'])} a device, {parts}"
 
-    The state is updated in place, so what is both argument and output counts once.
+
+def memory_of(compiled: Any) -> dict[str, int]:
+    """Returns a program's bytes of memory on each device, as the compiler counts them; {} if it does not say.
+
+    The state is updated in place, so what is both argument and output counts once in the "peak".
     """
     analysis = compiled.memory_analysis()
     if analysis is None:
-        return "memory of a step: this device's compiler does not say"
-    state = analysis.argument_size_in_bytes
-    new = analysis.output_size_in_bytes - analysis.alias_size_in_bytes
-    temporary = analysis.temp_size_in_bytes
-    total = state + new + temporary + analysis.generated_code_size_in_bytes
-    parts = f"{_mib(state)} of state and batch, {_mib(temporary)} of temporaries"
-    return f"memory of a step, by the compiler: {_mib(total)} a device, {parts}"
+        return {}
+    sizes = {
+        "arguments": analysis.argument_size_in_bytes,
+        "outputs": analysis.output_size_in_bytes,
+        "aliased": analysis.alias_size_in_bytes,
+        "temporaries": analysis.temp_size_in_bytes,
+        "code": analysis.generated_code_size_in_bytes,
+    }
+    return sizes | {"peak": sum(sizes.values()) - 2 * sizes["aliased"]}
 
 
 def peak_memory() -> str:

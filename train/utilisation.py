@@ -7,17 +7,6 @@ from vaswani.tasks.task import Batch, Objective
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.aot.hardware import CHIPS, Chip
 
-# How jax names the accelerators of `train.aot.hardware`; the first that a device's name contains is meant.
-_NAMES = {
-    "TPU v4": "v4",
-    "TPU v5 lite": "v5e",
-    "TPU v5": "v5p",
-    "TPU v6 lite": "v6e",
-    "TPU7x": "tpu7x",
-    "A100": "a100",
-    "H100": "h100",
-    "H200": "h200",
-}
 # Cards, and slices of a card, with lower peaks than the SXM card's, the only one that we know.
 _SLOWER = ("H100 PCIe", "H100 NVL", "H200 NVL", "MIG ")
 
@@ -26,10 +15,7 @@ def chip_of(kind: str) -> Chip | None:
     """Returns the accelerator that jax calls `kind` (`jax.Device.device_kind`); None for one without a known peak."""
     if any(form in kind for form in _SLOWER):
         return None
-    for name, chip in _NAMES.items():
-        if name in kind:
-            return CHIPS[chip]
-    return None
+    return next((chip for chip in CHIPS.values() if chip.kind in kind), None)
 
 
 def peak_flops() -> float:

@@ -202,6 +202,14 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def content_of(path: Path) -> bytes:
+    """Returns what `read_bytes` does; raises a `UserError` instead of its errors."""
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file atomically: to a temporary file next to it, which is then renamed; in a bucket, at once.
 

@@ -35,17 +35,16 @@ class _Open(NamedTuple):
 
     def tree(self) -> Tree:
         """Returns the tree of the whole bracket: its label, if it has one, and one word, or brackets."""
-        label = ""
-        children = list(self.contents)
-        if children and isinstance(children[0], str):
-            label = children.pop(0)
+        first = self.contents[0] if self.contents else None
+        label = first if isinstance(first, str) else ""
+        children = self.contents[1:] if isinstance(first, str) else self.contents
         trees = tuple(child for child in children if isinstance(child, Tree))
         if len(trees) == len(children):
             return Tree(label, trees)
+        word = next(child for child in children if isinstance(child, str))
         if len(children) > 1:
-            word = next(child for child in children if isinstance(child, str))
             raise BracketError(self.line, f"{word!r} beside other content: a bracket holds one word, or brackets")
-        return Tree(label, children[0])
+        return Tree(label, word)
 
 
 def parse(lines: Iterable[str]) -> Iterator[tuple[int, Tree]]:

@@ -12,7 +12,7 @@ from vaswani.data.imported import ByteLevel, Marian, Unigram
 from vaswani.data.multilingual import Multilingual
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, format_value
-from vaswani.files import read_bytes
+from vaswani.files import content_of
 from vaswani.infer.convert import table
 from vaswani.infer.convert.bart_names import BIAS, config_of, finished, stacks
 from vaswani.infer.convert.fairseq import FIRST_POSITION, PAD, TABLE_LENGTH, sinusoids
@@ -141,11 +141,7 @@ def _of_m2m100(folder: Path, sizes: dict[str, Any], settings: dict[str, Any]) ->
     ids = read_vocabulary(folder / "vocab.json", sizes["vocab_size"])
     languages = {code: f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES[codes]}
     ids |= {piece: number for number, piece in enumerate(languages.values(), len(ids))}
-    path = folder / "sentencepiece.bpe.model"
-    try:
-        model = read_bytes(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    model = content_of(folder / "sentencepiece.bpe.model")
     piece_of = {number: piece for piece, number in ids.items()}
     usual = (settings.get("src_lang"), settings.get("tgt_lang"))
     return Vocabulary(ids, languages, usual, lambda rows: Marian.of(our_pieces(rows, piece_of), model, model))

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vaswani.errors import UserError, format_value
-from vaswani.files import read_bytes
+from vaswani.files import content_of
 
 NEWEST = 6  # version of the file format
 _TYPES: tuple[np.dtype, ...] = (
@@ -105,11 +105,7 @@ def read_file(path: Path) -> ModelFile:
     Raises:
       UserError: it cannot be read, is cut off or damaged, is of a newer version, or is another kind of file.
     """
-    try:
-        content = read_bytes(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    reader = _Reader(path, content)
+    reader = _Reader(path, content_of(path))
     version = reader.number("I")
     if not 1 <= version <= NEWEST:
         raise UserError(f"{path}: not a model of CTranslate2, or too new: its version is {version}, not 1 to {NEWEST}")

@@ -9,20 +9,26 @@ from flax.traverse_util import unflatten_dict
 from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
-from vaswani.data.imported import Marian
 from vaswani.data.pair import Pair
 from vaswani.data.symbols import Symbols
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, format_value, note
-from vaswani.files import local_path, read_bytes
+from vaswani.files import content_of, local_path
 from vaswani.ids import BOS
-from vaswani.infer.convert.check import named_pieces
 from vaswani.infer.convert.ctranslate2_file import ModelFile, read_file
 from vaswani.infer.convert.ctranslate2_model import Opened, read_params
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import BOOL, Rule, obey
 from vaswani.infer.convert.settings import EPSILON as ABOVE_ZERO
-from vaswani.infer.convert.vocabulary import COPY_BIAS, bias_of_copies, our_pieces, our_rows, with_our_rows
+from vaswani.infer.convert.vocabulary import (
+    COPY_BIAS,
+    bias_of_copies,
+    lines_of,
+    our_pieces,
+    our_rows,
+    subword_tokenizer,
+    with_our_rows,
+)
 from vaswani.read_json import read_json
 
 # The specifications of encoder-decoders of text, with their heads where a file does not say how many there are.
@@ -168,7 +174,7 @@ def _vocabulary(folder: Path, side: str, description: dict[str, Any], size: int)
       UserError: there is none, it has another size, or lacks a special token.
     """
     path = _vocabulary_file(folder, side)
-    subwords = read_json(path, [str]) if path.suffix == ".json" else _lines(path)
+    subwords = read_json(path, [str]) if path.suffix == ".json" else lines_of(path)
     unk_token = description["unk_token"]
     if unk_token not in subwords:
         subwords.append(unk_token)
@@ -197,20 +203,6 @@ def _vocabulary_file(folder: Path, side: str) -> Path:
             if path.is_file():
                 return path
     raise UserError(f"{folder}: has neither shared_vocabulary.json nor {side}_vocabulary.json, nor one in .txt")
-
-
-def _lines(path: Path) -> list[str]:
-    """Returns the lines of a file; a carriage return that ends all of them belongs to none."""
-    try:
-        text = read_bytes(path).decode()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text") from error
-    lines = text.removesuffix("\n").split("\n")
-    if all(line.endswith("\r") for line in lines):
-        lines = [line.removesuffix("\r") for line in lines]
-    return lines
 
 
 def _tie(config: ConfigDict, params: dict[str, Any], starts_from_zero: bool, rows: list[int]) -> None:
@@ -245,22 +237,11 @@ def _tokenizer(
     if models is None:
         sides = [Symbols.of_pieces(side.pieces, source_eos=source_eos) for side in (source, target)]
     elif source is target:
-        sides = [_subword_tokenizer(target.pieces, *models, source_eos)] * 2
+        sides = [subword_tokenizer(target.pieces, *models, source_eos)] * 2
     else:
         pairs = zip((source, target), models, strict=True)
-        sides = [_subword_tokenizer(side.pieces, model, model, source_eos) for side, model in pairs]
+        sides = [subword_tokenizer(side.pieces, model, model, source_eos) for side, model in pairs]
     return sides[1] if source is target else Pair(*sides)
-
-
-def _subword_tokenizer(pieces: list[str], source: bytes, target: bytes, source_eos: bool) -> Tokenizer:
-    """Returns a plain sentencepiece model if it has our ids of these pieces, as our exports do."""
-    try:
-        tokenizer = Tokenizer(source)
-        if source == target and source_eos and named_pieces(tokenizer) == pieces:
-            return tokenizer
-    except UserError:
-        pass  # a model of others has other ids of the special symbols
-    return Marian.of(pieces, source, target, source_eos=source_eos)
 
 
 def _sentencepiece(folder: Path, subwords: str) -> tuple[bytes, bytes] | None:
@@ -280,7 +261,4 @@ def _sentencepiece(folder: Path, subwords: str) -> tuple[bytes, bytes] | None:
                 break
         else:
             return None
-    try:
-        return read_bytes(files[0]), read_bytes(files[-1])
-    except OSError as error:
-        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    return content_of(files[0]), content_of(files[-1])

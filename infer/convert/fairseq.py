@@ -12,12 +12,11 @@ from ml_collections import ConfigDict
 from vaswani.data.imported import MosesBpe
 from vaswani.data.pair import Pair
 from vaswani.errors import UserError, format_value
-from vaswani.files import read_bytes
 from vaswani.infer.convert import pytorch, table
 from vaswani.infer.convert.bart_names import stacks, without_zero_biases
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import BOOL, LAYERS, SIZE, Rule, activation_of, configure, obey, require
-from vaswani.infer.convert.vocabulary import bias_of_copies, our_pieces, our_rows, with_our_rows
+from vaswani.infer.convert.vocabulary import bias_of_copies, lines_of, our_pieces, our_rows, with_our_rows
 from vaswani.infer.convert.weights import Weights
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # the first ids of every dictionary, whose file lists the rest
@@ -159,7 +158,7 @@ def read(path: Path) -> Imported:
     codes = _codes(path.parent)
 
     def tokenizer_of(words: list[str], rows: list[int], languages: list[str]) -> MosesBpe:
-        return MosesBpe.of(our_pieces(rows, dict(enumerate(words))), _lines(codes), languages, str(codes))
+        return MosesBpe.of(our_pieces(rows, dict(enumerate(words))), lines_of(codes), languages, str(codes))
 
     if config.data.share_vocabulary:
         return Imported(path, config, tokenizer_of(target_words, rows, languages), params)
@@ -311,7 +310,7 @@ def _params(
 def _dictionary(folder: Path, language: str) -> list[str]:
     """Returns the subwords of a language by id."""
     path = folder / f"dict.{language}.txt"
-    lines = enumerate(_lines(path), 1)
+    lines = enumerate(lines_of(path), 1)
     subwords = [_subword(line, f"{path}, line {number}") for number, line in lines if line]
     return [*SPECIALS, *subwords]
 
@@ -341,12 +340,3 @@ def _codes(folder: Path) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise UserError(f"{folder}: the codes of byte-pair encoding are missing; name their file {CODES[0]}")
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return read_bytes(path).decode().split("\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text") from error

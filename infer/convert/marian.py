@@ -16,7 +16,7 @@ from vaswani.data.pair import Pair
 from vaswani.data.symbols import SPECIALS
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
-from vaswani.files import read_bytes, write_json, write_text
+from vaswani.files import content_of, write_json, write_text
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import table
 from vaswani.infer.convert.bart_names import BIAS, EPSILON, SIDES, config_of, finished, sines_first, stacks
@@ -31,7 +31,7 @@ from vaswani.infer.convert.check import (
 )
 from vaswani.infer.convert.folders import Imported
 from vaswani.infer.convert.settings import BOOL, SIZE, obey
-from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_vocabulary
+from vaswani.infer.convert.vocabulary import our_pieces, our_rows, read_vocabulary, subword_tokenizer
 from vaswani.infer.convert.weights import Weights
 from vaswani.infer.runs import Run
 from vaswani.model.config import ModelConfig
@@ -238,7 +238,7 @@ def read(folder: Path, sizes: dict[str, Any], weights: Weights) -> Imported:
     if sizes["share_encoder_decoder_embeddings"]:
         rows, pieces = vocabulary("vocab.json", sizes["vocab_size"], start)
         params = _our_params(folder, cfg, weights, rows, None, positions)
-        return Imported(folder, cfg, _read_tokenizer(folder, pieces), params)
+        return Imported(folder, cfg, subword_tokenizer(pieces, *_sentencepiece(folder)), params)
 
     cfg.data.share_vocabulary = False
     source_rows, source_pieces = vocabulary("vocab.json", sizes["vocab_size"], pad)  # no source begins with a token
@@ -300,21 +300,6 @@ def _sinusoids(positions: int, d_model: int) -> np.ndarray:
     return np.ascontiguousarray(table_ld[:, sines_first(d_model)])
 
 
-def _read_tokenizer(folder: Path, pieces: list[str]) -> Tokenizer:
-    """Returns the tokenizer of `pieces`: a plain sentencepiece model, if both sides share it and it has our ids."""
-    source, target = _sentencepiece(folder)
-    try:
-        tokenizer = Tokenizer(source)
-        if source == target and tokenizer.pieces(range(tokenizer.vocab_size)) == pieces:
-            return tokenizer
-    except UserError:
-        pass  # a model of others has other ids of the special symbols
-    return Marian.of(pieces, source, target)
-
-
 def _sentencepiece(folder: Path) -> tuple[bytes, bytes]:
     """Returns the sentencepiece models of the source and of the target."""
-    try:
-        return read_bytes(folder / "source.spm"), read_bytes(folder / "target.spm")
-    except OSError as error:
-        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    return content_of(folder / "source.spm"), content_of(folder / "target.spm")

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from vaswani.data.imported import is_of_tokenizers
+from vaswani.data.imported import Marian, is_of_tokenizers
 from vaswani.data.symbols import SPECIALS
+from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, format_value
-from vaswani.files import read_bytes
+from vaswani.files import content_of
 from vaswani.ids import BOS, EOS, PAD, UNK
+from vaswani.infer.convert.check import named_pieces
 from vaswani.infer.convert.settings import ID
 from vaswani.infer.convert.table import AXES
 from vaswani.read_json import read_json
@@ -82,6 +84,32 @@ def our_pieces(rows: Sequence[int], piece_of: Mapping[int, str]) -> list[str]:
     return pieces
 
 
+def subword_tokenizer(pieces: list[str], source: bytes, target: bytes, source_eos: bool = True) -> Tokenizer:
+    """Returns the tokenizer of `pieces` and the sentencepiece models of both sides.
+
+    It is a plain sentencepiece model if both sides share one that has our ids of these pieces, as our exports do.
+    """
+    try:
+        tokenizer = Tokenizer(source)
+        if source == target and source_eos and named_pieces(tokenizer) == pieces:
+            return tokenizer
+    except UserError:
+        pass  # a model of others has other ids of the special symbols
+    return Marian.of(pieces, source, target, source_eos=source_eos)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Returns the lines of a text; a carriage return that ends all of them belongs to none."""
+    try:
+        text = content_of(path).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text") from error
+    lines = text.removesuffix("\n").split("\n")
+    if all(line.endswith("\r") for line in lines):
+        lines = [line.removesuffix("\r") for line in lines]
+    return lines
+
+
 def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     """Returns the tokenizer of a folder of transformers, as one of the package tokenizers.
 
@@ -90,7 +118,7 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
     Raises:
       UserError: neither exists, or one cannot be read, or the files `older` are of another class.
     """
-    from tokenizers import Tokenizer
+    import tokenizers
 
     modern = folder / "tokenizer.json"
     paths = [modern] if modern.is_file() else [folder / name for name in older]
@@ -101,10 +129,10 @@ def read_tokenizer(folder: Path, kind: str, *older: str) -> Any:
         _check_class(folder, kind)
     try:
         for path in paths:
-            if not read_bytes(path).strip():
+            if not content_of(path).strip():
                 raise UserError(f"{path}: this file is empty")
         if path == modern:
-            return Tokenizer.from_file(str(path))
+            return tokenizers.Tokenizer.from_file(str(path))
         import transformers
 
         return getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True).backend_tokenizer

@@ -21,6 +21,7 @@ class Chip(NamedTuple):
     """
 
     name: str
+    kind: str  # a part of what jax calls it (`jax.Device.device_kind`)
     memory: int  # bytes of HBM
     peak: float  # bfloat16 operations/s
     memory_bandwidth: float
@@ -28,15 +29,16 @@ class Chip(NamedTuple):
     network: float
 
 
+# The first whose kind a device's name contains is meant.
 CHIPS = {
-    "v4": Chip("TPU v4", 32 * GIB, 275e12, 1200e9, 90e9, 6.25e9),
-    "v5e": Chip("TPU v5e", 16 * GIB, 197e12, 819e9, 90e9, 3.125e9),
-    "v5p": Chip("TPU v5p", 95 * GIB, 459e12, 2765e9, 180e9, 6.25e9),
-    "v6e": Chip("TPU v6e", 32 * GIB, 918e12, 1640e9, 180e9, 12.5e9),
-    "tpu7x": Chip("TPU7x half", 96 * GIB, 1153.5e12, 3690e9, 90e9, 6.25e9),
-    "a100": Chip("NVIDIA A100 SXM", 80 * GIB, 312e12, 2039e9, 300e9, 25e9),
-    "h100": Chip("NVIDIA H100 SXM", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
-    "h200": Chip("NVIDIA H200 SXM", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
+    "v4": Chip("TPU v4", "TPU v4", 32 * GIB, 275e12, 1200e9, 90e9, 6.25e9),
+    "v5e": Chip("TPU v5e", "TPU v5 lite", 16 * GIB, 197e12, 819e9, 90e9, 3.125e9),
+    "v5p": Chip("TPU v5p", "TPU v5", 95 * GIB, 459e12, 2765e9, 180e9, 6.25e9),
+    "v6e": Chip("TPU v6e", "TPU v6 lite", 32 * GIB, 918e12, 1640e9, 180e9, 12.5e9),
+    "tpu7x": Chip("TPU7x half", "TPU7x", 96 * GIB, 1153.5e12, 3690e9, 90e9, 6.25e9),
+    "a100": Chip("NVIDIA A100 SXM", "A100", 80 * GIB, 312e12, 2039e9, 300e9, 25e9),
+    "h100": Chip("NVIDIA H100 SXM", "H100", 80 * GIB, 989e12, 3350e9, 450e9, 50e9),
+    "h200": Chip("NVIDIA H200 SXM", "H200", 141 * GIB, 989e12, 4800e9, 450e9, 50e9),
 }
 
 # Seconds in which Python starts a compiled function of some 100 arrays: 0.05 ms for 50, 0.14 ms for 150, on an EPYC.

@@ -42,6 +42,7 @@ from vaswani.train.aot.gpus import TARGETS, open_gpus
 from vaswani.train.aot.hardware import CHIPS, GIB, Chip
 from vaswani.train.aot.hlo import collectives, kernels, traffic, unordered_scatters
 from vaswani.train.optim import optimizer
+from vaswani.train.start import memory_of
 from vaswani.train.step import TrainState, init_state, make_train_step
 
 LOCAL = "local"  # the topology of this machine
@@ -223,20 +224,8 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
 
 
 def memory(compiled: Any, mesh: Mesh) -> dict[str, int]:
-    """Returns a program's bytes of memory on each device, as the compiler counts them.
-
-    Raises:
-      TooLarge: it needs more than is `available`.
-    """
-    analysis = compiled.memory_analysis()
-    sizes = {
-        "arguments": analysis.argument_size_in_bytes,
-        "outputs": analysis.output_size_in_bytes,
-        "aliased": analysis.alias_size_in_bytes,
-        "temporaries": analysis.temp_size_in_bytes,
-        "code": analysis.generated_code_size_in_bytes,
-    }
-    sizes["peak"] = sum(sizes.values()) - 2 * sizes["aliased"]
+    """Returns a program's bytes of memory on each device; raises `TooLarge` if they are more than is `available`."""
+    sizes = memory_of(compiled)
     most = available(mesh.devices.flat[0])
     if most is not None and sizes["peak"] > most:
         raise TooLarge(sizes["peak"], most)
