@@ -39,7 +39,7 @@ def config_of(row: str) -> ConfigDict:
 def write_text_of(row: str) -> None:
     """Writes the training text that a row has for itself, if it is not there yet."""
     name = row.partition("-")[0] if row in curve.ROWS else row
-    if (Path(texts.TEXTS) / name).exists():
+    if texts.is_written(name):
         return
     if row in curve.ROWS:
         texts.write(name, texts.part(texts.read(curve.source()), curve.TEXT[name].pairs))

@@ -23,12 +23,21 @@ def part(pairs: Pairs, count: int) -> Pairs:
     return [pairs[number] for number in order_n[:count]]
 
 
+def files_of(name: str) -> list[Path]:
+    """Returns the files of the text `name`: English, and German."""
+    return [Path(TEXTS) / name / f"train.{language}" for language in ("en", "de")]
+
+
+def is_written(name: str) -> bool:
+    """Returns whether the text `name` is there, whole."""
+    return all(file.exists() for file in files_of(name))
+
+
 def write(name: str, pairs: Pairs) -> None:
     """Writes pairs as the text `name`, English to German."""
-    folder = Path(TEXTS) / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for language, side in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
-        write_text(folder / f"train.{language}", as_lines(side))
+    for file, side in zip(files_of(name), zip(*pairs, strict=True), strict=True):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, as_lines(side))
 
 
 def read(spec: str) -> Pairs:
