@@ -14,13 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from vaswani.data.plans import PlannedBatch
-from vaswani.model import transformer
+from vaswani.model.embed import embeddings
 from vaswani.model.masks import Mask
 from vaswani.train import optim
 
 OPEN_ROWS = 16  # that a plan in order fills at a time, as many as `data.plans.pack_plan`
 _dense = Mask._dense
-_embeddings = transformer.embeddings
 _learning_rate = optim.learning_rate
 Patch = tuple[str, Any]  # the dotted name of what is replaced, and what replaces it
 
@@ -53,7 +52,7 @@ def attend_to_future(mask: Mask, queries_bt: Int[Array, "b t"], place_t: Int[Arr
 
 def embeddings_without_target_positions(model: Any, *sides: str) -> list[Any]:
     """Returns the embeddings of both sides, of which the target's adds no positions."""
-    source, target = _embeddings(model, *sides)
+    source, target = embeddings(model, *sides)
     without_positions = dataclasses.replace(model.config, positions="none")
     return [source, target._replace(config=without_positions)]
 

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import flags
 from sacrebleu.metrics import BLEU
@@ -36,7 +36,7 @@ SHORT = 20  # sentences of a short test set
 _QUOTES = str.maketrans(dict.fromkeys("„“”«»", '"'))
 
 
-Options = tuple[tuple[str, float | str], ...]
+Options = tuple[tuple[str, Any], ...]  # of the search, in the order of their names
 
 
 class Output(NamedTuple):
@@ -51,7 +51,7 @@ class Output(NamedTuple):
         """The references as they are."""
         return self.sentences.references
 
-    def lines(self, checkpoint: str | None = None, **options: float | str) -> list[str]:
+    def lines(self, checkpoint: str | None = None, **options: Any) -> list[str]:
         """Returns the translations with these options of the search, by default the model's own."""
         return _translations(self.checkpoints if checkpoint else None, checkpoint, tuple(sorted(options.items())))
 
@@ -89,7 +89,7 @@ def read(other: Callable[[Output], Reading]) -> Callable[[Output], Readings]:
     return lambda output: (usual(output), other(output))
 
 
-def searched(**options: float | str) -> Callable[[Output], Readings]:
+def searched(**options: Any) -> Callable[[Output], Readings]:
     """Compares a search with the usual one."""
     return read(lambda output: usual(output)._replace(translations=output.lines(**options)))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from lab.cards.card import Card, Claim, Verdict, measure
 from lab.studies.bleu import curve, design
@@ -302,24 +303,46 @@ def cards(records: Records) -> list[Card]:
 
 
 def plot(records: Records, path: Path) -> None:
-    """Draws each change's BLEU minus the base's, seed by seed.
+    """Draws each change's BLEU minus the base's, seed by seed, and BLEU by the number of pairs.
 
     Raises:
       UserError: the file cannot be written.
     """
     runs = rows(records)
     order = [name for name in reversed(_by_loss(runs)) if name != BASE and runs[name].scored]
-    with figure_file(path, 6, 0.8 + 0.2 * max(len(order), 1)) as figure:
-        axes = figure.subplots()
-        for place, name in enumerate(order):
-            apart = paired_differences(runs[name], runs[BASE], "sacrebleu")
-            axes.plot(apart, [place] * len(apart), "o", color=colour(0), markersize=4)
-        half = half_interval(runs)
-        if half is not None:
-            axes.axvspan(-half, half, color="0.9", zorder=0)
-        axes.axvline(0, color="0.6", linewidth=0.8)
-        axes.set_yticks(range(len(order)), [ROWS[name].change for name in order])
-        axes.set(xlabel="BLEU minus the base's, a point for each seed")
+    with figure_file(path, 9, 1.2 + 0.2 * max(len(order), 8)) as figure:
+        changes, pairs = figure.subplots(1, 2, width_ratios=(3, 2))
+        _draw_changes(changes, runs, order)
+        _draw_curve(pairs, of_part(records, "curve"))
+
+
+def _draw_changes(axes: Axes, runs: Runs, order: Sequence[str]) -> None:
+    for place, name in enumerate(order):
+        apart = paired_differences(runs[name], runs[BASE], "sacrebleu")
+        axes.plot(apart, [place] * len(apart), "o", color=colour(0), markersize=4)
+    half = half_interval(runs)
+    if half is not None:
+        axes.axvspan(-half, half, color="0.9", zorder=0)
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.set_yticks(range(len(order)), [ROWS[name].change for name in order])
+    axes.set(xlabel="BLEU minus the base's, a point for each seed")
+
+
+def _draw_curve(axes: Axes, records: Sequence[Mapping[str, Any]]) -> None:
+    for place, (size, width) in enumerate(curve.SIZES.items()):
+        of_size = [record for record in records if record["row"].endswith(f"-{size}")]
+        for test, kind, style in (("test", "Tatoeba", "o-"), ("foreign", "LibreOffice's help", "o--")):
+            points: dict[int, list[float]] = {}
+            for record in of_size:
+                count = curve.TEXT[record["row"].partition("-")[0]].pairs
+                points.setdefault(count, []).append(record[test]["sacrebleu"])
+            if points:
+                counts = sorted(points)
+                means = [float(np.mean(points[count])) for count in counts]
+                axes.semilogx(counts, means, style, color=colour(place), markersize=3, label=f"{kind}, width {width}")
+    axes.set(xlabel="pairs of Tatoeba in training", ylabel="sacreBLEU")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=7)
 
 
 def commands() -> Commands:
