@@ -1,5 +1,6 @@
 """Why BLEU is lower: each fault does what it says, the texts, the intervals, the signs, the queue and the tables."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from lab.studies.bleu import curve, design, queue, run, signs, study, texts
 from lab.studies.bleu.faults import FAULTS, fault
-from lab.studies.bleu.measure import compare
+from lab.studies.bleu.measure import MeanOfSentences, Reading, compare, compare_readings
 from tests.tiny import LINES, TINY, tokenizer
 from vaswani.configs.common import default
 from vaswani.data import pipeline
 from vaswani.data.pipeline import TrainingBatches
+from vaswani.files import write_text
+from vaswani.infer.scores.bleu import scorer
 from vaswani.model.masks import Mask
 from vaswani.model.transformer import Transformer, init_params
 from vaswani.paper.records import Records
@@ -256,3 +259,45 @@ def test_rows_stand_by_the_bleu_they_lose_and_show_the_signs_of_both_seeds(tmp_p
     assert by_change["embeddings not tied"]["over sentences"] == "−2.0 to +0.0; −3.0 to −1.0"
     study.plot(found, tmp_path / "figure.svg")
     assert "embeddings not tied" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_readings_and_the_curve_say_what_has_run_and_what_has_not() -> None:
+    greedy = {"bleu": 40.25, "difference": -1.45, "low": -1.88, "high": -1.02}
+    reading = {"study": "bleu", "part": "readings", "readings": {"greedy": greedy}}
+    small = record("3k-small", 0, 5.0, part="curve", foreign=record("base", 0, 1.0)["test"])
+    found = Records([], [], [], [], [reading, small])
+    cells = {line[0]: line[1:4] for line in study.readings(found).rows}
+    assert cells["greedy"] == ("40.25", "−1.45", "−1.88 to −1.02")
+    assert cells["a beam of 16"][0] == "not run"
+    rows = {line[0]: line for line in study.curve_table(found).rows}
+    assert rows["3k-small"][6:10] == ("5.00", "45.00", "1.00", "45.00")
+    assert rows["163k-medium"][6:10] == ("not run",) * 4
+
+
+def test_the_mean_of_the_sentences_is_not_the_score_of_all() -> None:
+    references = [*LINES, "Nichts davon stimmt hier ."]
+    translations = [*LINES, "x"]
+    reading = MeanOfSentences(scorer(effective_order=True), translations, references)
+    assert reading.bleu == pytest.approx(100 * len(LINES) / (len(LINES) + 1), abs=0.1)
+    found = compare_readings(Reading(scorer(), translations, references), reading)
+    assert found["low"] < found["difference"] < found["high"]
+
+
+def test_the_queue_goes_on_behind_what_is_recorded_and_ends_where_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (run.folder_of("base", 0) / "record.json", queue.RECORDS):
+        path.parent.mkdir(parents=True)
+    write_text(run.folder_of("base", 0) / "record.json", "{}\n")
+    write_text(queue.RECORDS, json.dumps({"study": "bleu", "part": "training", "row": "quarter", "seed": 0}) + "\n")
+    begun: list[str] = []
+
+    def pretend(command: list[str], **options: Any) -> Any:
+        begun.append(" ".join(command[-2:]))
+        return SimpleNamespace(returncode=1 if len(begun) == 1 else 130)
+
+    monkeypatch.setattr(queue.subprocess, "run", pretend)
+    with pytest.raises(SystemExit, match="130"):
+        queue.main([])
+    assert begun == ["--row=quarter-longer --seed=0", "--row=fourfold-shorter --seed=0"]
