@@ -57,9 +57,7 @@ class Output(NamedTuple):
 
 
 @functools.cache
-def _translations(
-    workdir: str | None, checkpoint: str | None, options: tuple[tuple[str, float | str], ...]
-) -> list[str]:
+def _translations(workdir: str | None, checkpoint: str | None, options: Options) -> list[str]:
     output = open_output()
     model_run = output.model if workdir is None else open_run(workdir, checkpoint)
     # The bundled model's options, whatever the other run's are.
