@@ -7,7 +7,7 @@
 NAME begins with the study: its records are the lines of lab/studies/STUDY/records.jsonl. What a record holds, and which
 runs are refused, is as in `python -m paper.results`. lab/docs/tables.md (what `python -m lab all` prints, and the
 records trained again), lab/docs/claims.md (`python -m lab cards`) and a figure of each study that has run, figure.svg
-in its folder, are made from these records and from those of paper/records.
+in its folder, are made from these records and from those of paper/records; docs/bleu.md has one study's tables.
 """
 
 from pathlib import Path
@@ -29,6 +29,7 @@ from vaswani.train.table import as_markdown
 FOLDER = Path("lab/studies")
 TABLES = Path("lab/docs/tables.md")
 CLAIMS = Path("lab/docs/claims.md")
+BLEU = Path("docs/bleu.md")
 BEGIN = "<!-- results: made by `python -m lab.results` -->"
 END = "<!-- end of results -->"
 
@@ -56,8 +57,9 @@ def pages(records: Records) -> dict[Path, str]:
         raise UserError(records.notes[0].removeprefix("left out: "))
     of_studies = [table for tables in make("all", records).values() for table in tables]
     all_tables = [as_markdown(table) for table in [*of_studies, repeated.table()]]
+    of_bleu = [as_markdown(table) for table in studies()["bleu"].tables(records)]
     claims = map(as_markdown, cards.tables(cards.cards(records)))
-    made = {TABLES: "\n\n".join(all_tables), CLAIMS: "\n\n".join(claims)}
+    made = {TABLES: "\n\n".join(all_tables), CLAIMS: "\n\n".join(claims), BLEU: "\n\n".join(of_bleu)}
     return {page: replace_block(page, BEGIN, END, text) for page, text in made.items()}
 
 

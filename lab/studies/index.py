@@ -28,6 +28,7 @@ STUDIES = {  # by the name of its folder
     "optimisers": "which optimiser is the fastest in the first 300 updates",
     "g2p": "from letters to phones in ten languages",
     "public_logs": "training curves that strangers published",
+    "bleu": "what lowers BLEU, and how much text a model needs",
 }
 
 

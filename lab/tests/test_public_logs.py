@@ -50,6 +50,17 @@ def test_the_stacks_of_the_tutorial_have_as_many_parameters_as_those_of_pytorch(
     assert ours == sum(parameter.numel() for parameter in theirs.parameters())
 
 
+def test_the_model_of_pytorchs_layers_has_the_published_size_and_hides_padding_and_the_future() -> None:
+    torch = pytest.importorskip("torch")
+    from lab.studies.public_logs.torch_beside import Translator
+
+    model = Translator(*WORDS["A"]).eval()
+    assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS["A"]
+    short = model(torch.tensor([[1, 5, 2]]), torch.tensor([[1, 7, 8]]))
+    other = model(torch.tensor([[1, 5, 2, 0, 0]]), torch.tensor([[1, 7, 9]]))
+    torch.testing.assert_close(short[:, :2], other[:, :2], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("packs", [False, True])
 def test_initial_values_reach_as_far_as_those_of_pytorch(packs: bool) -> None:
     torch = pytest.importorskip("torch")
