@@ -172,8 +172,9 @@ def default() -> ConfigDict:
     # The parameters to use: latest | STEP | best | ema | average:N | average:N@MINUTES | average-best:N
     cfg.decode.checkpoint = "average:5"
 
-    # True: updates compute in bfloat16, on a CPU with AMX or, from jax 0.12 on, avx512_bf16 (train/cpu_bfloat16.py)
+    # True: updates compute in bfloat16, on a CPU with AMX or, from jax 0.12 on, avx512_bf16 (train/cpu_matmuls.py)
     cfg.cpu_bfloat16 = False
+    cfg.cpu_onednn = True  # in model.dtype, a CPU has oneDNN's matmuls where they are faster; False: always XLA's
     cfg.log_every = 50  # updates between metric records
     cfg.diagnose_every = 0  # updates between diagnoses (train/diagnose.py), each as costly as an update; 0 is off
     return cfg

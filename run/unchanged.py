@@ -23,6 +23,7 @@ PATHS = ("data.tokenizer", "data.train", "data.valid")  # keys that name files, 
 # Keys that a resumed run may change: the parameters after n steps do not depend on them, except for rounding.
 FREE_KEYS = (
     "checkpoint.",
+    "cpu_onednn",
     "data.cache",
     "data.test",
     "decode.",

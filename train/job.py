@@ -20,7 +20,7 @@ from vaswani.progress import Progress
 from vaswani.run.distributed import is_main
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tasks.task import Batch, Batches, Objective
-from vaswani.train import cpu_bfloat16
+from vaswani.train import cpu_matmuls
 
 Measure = Callable[[dict], dict[str, float]]
 
@@ -53,7 +53,7 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
         vocab_size = tokenizer.vocab_size
         source_vocab_size = tokenizer.source_vocab_size
     config = task.config(cfg, vocab_size, source_vocab_size)
-    objective = task.objective(cfg, cpu_bfloat16.compute_config(cfg, config))
+    objective = task.objective(cfg, cpu_matmuls.compute_config(cfg, config))
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:

@@ -24,7 +24,7 @@ from vaswani.run.unchanged import check_unchanged
 from vaswani.run.uploads import Uploads
 from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Batch
-from vaswani.train import cpu_bfloat16
+from vaswani.train import cpu_matmuls
 from vaswani.train.job import Job, open_job
 from vaswani.train.metrics import NotFiniteError, Reporter
 from vaswani.train.nans import naming_nans
@@ -80,7 +80,8 @@ def train(
     """
     # A wrong config is refused before anything is written.
     model_config(cfg, cfg.data.vocab_size or 1)
-    cpu_bfloat16.compiler_options(cfg.cpu_bfloat16)
+    cpu_matmuls.compiler_options(cfg, jax.default_backend())
+    cfg.cpu_onednn = broadcast_from_main(cfg.cpu_onednn and cpu_matmuls.may_use_onednn(workdir))
 
     # What is opened is closed in the reverse order. Until there is a step to save, a signal ends the work at once.
     with ExitStack() as opened:

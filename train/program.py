@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from vaswani.run.sharding import placed_shapes, shardings
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.task import Batch, Objective
-from vaswani.train import cpu_bfloat16
+from vaswani.train import cpu_matmuls
 from vaswani.train.diagnose import make_diagnosis
 from vaswani.train.optim import learning_rate, optimizer
 from vaswani.train.step import TrainState, init_state, make_eval_step, make_train_step
@@ -52,7 +52,7 @@ def make_program(cfg: ConfigDict, objective: Objective, mesh: Mesh) -> Program:
     placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)
 
     accumulate = cfg.optim.accumulate
-    options = cpu_bfloat16.compiler_options(cfg.cpu_bfloat16)
+    options = cpu_matmuls.compiler_options(cfg, mesh.devices.flat[0].platform)
     return Program(
         placed=placed,
         init=jax.jit(init, out_shardings=shardings(placed)),

@@ -15,7 +15,7 @@ from vaswani.model.mixers.kernels import PLATFORMS
 from vaswani.numbers import pluralize
 from vaswani.run.folder import device
 from vaswani.run.parameters import count_parameters
-from vaswani.train import cpu_bfloat16
+from vaswani.train import cpu_matmuls
 
 # What configs/accelerator.py sets, and what anyone else may want to set for speed.
 SPEED = (
@@ -72,9 +72,8 @@ def description(cfg: ConfigDict, mesh: Mesh, params: Any, manifests: Mapping[str
         f"device: {here['count']} x {here['kind']}; {here['cpu']}, CPUs: {here['cpus']}; mesh: {axes}",
         f"model: {cfg.task}, {sizes}: {count_parameters(params):,} parameters",
     ]
-    lines.append("speed: " + ", ".join(f"{key}={flat_config[key]}" for key in SPEED))
-    if cfg.cpu_bfloat16:
-        lines.append(cpu_bfloat16.choice())
+    settings = [f"{key}={flat_config[key]}" for key in SPEED]
+    lines.append("speed: " + ", ".join([*settings, cpu_matmuls.choice(cfg, mesh.devices.flat[0].platform)]))
     for split, fault in other_corpora(cfg.data).items():
         lines.append(f"warning: {fault}: give --config.data.{split} too")
     for split, manifest in manifests.items():

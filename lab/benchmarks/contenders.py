@@ -15,7 +15,7 @@ from vaswani.model.positions import sinusoids
 from vaswani.tasks import translation
 from vaswani.tasks.task import Objective
 from vaswani.train.optim import optimizer
-from vaswani.train.step import init_state, make_train_step
+from vaswani.train.step import CompilerOptions, init_state, make_train_step
 
 
 class Step(NamedTuple):
@@ -36,10 +36,11 @@ def our_step(
     generator: str = "threefry2x32",
     warmup: int | None = None,
     objective: Callable[..., Objective] = translation.objective,
+    options: CompilerOptions | None = None,
 ) -> Step:
     """Returns the step that `python -m train` runs, with `loss.chunk` and jax's generator of random numbers.
 
-    `objective` is that of the task.
+    `objective` is the task's, `options` the compiler's.
     """
     cfg = default()
     if warmup is not None:
@@ -49,7 +50,7 @@ def our_step(
     state = init_state(goal.init, tx, jax.random.key(0))
     key = jax.random.key(1, impl=generator)
     on_device = jax.tree.map(jnp.asarray, batch)
-    jitted: Any = make_train_step(goal, tx, 1)
+    jitted: Any = make_train_step(goal, tx, 1, options=options)
     step = jitted.lower(state, on_device, key).compile()
     needs = step.memory_analysis()
 

@@ -6,7 +6,7 @@ GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m lab.benchmarks.decoding [--round
 
 With --workdir a trained run translates the lines of a file, with the decoding options of its config, in float32 and in
 bfloat16, on one processor and on two; the table has the first call, a second process, warm rounds, and with --reference
-the BLEU of each (lab/benchmarks/real_text.py).
+the BLEU of each (lab/benchmarks/real_text.py). With --single each line is a call, as in a service.
 
 Without, it is one batch of the base model: the same weights and 20-token sentences. Random weights are exported to
 CTranslate2; scoring its float32 outputs with our model checks that the two are the same. EOS is suppressed, in
@@ -145,8 +145,8 @@ def check(options: Any) -> None:
     """Raises a `UserError` unless a run and the file that it is to translate are given together."""
     if bool(options.workdir) != bool(options.source):
         raise UserError("--workdir and --source go together: a trained run, and the file that it is to translate")
-    if options.reference and not options.source:
-        raise UserError("--reference has the translations of --source: give that and --workdir, too")
+    if (options.reference or options.single) and not options.source:
+        raise UserError("--reference and --single are for the lines of --source: give that and --workdir, too")
 
 
 def time_one_batch(options: Any) -> None:
@@ -211,6 +211,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder of a trained run")
     flags.DEFINE_string("source", None, "file of the sentences that it is to translate, one a line")
     flags.DEFINE_string("reference", None, "file of their translations, for BLEU")
+    flags.DEFINE_bool("single", False, "with --workdir: translate each line in a separate call")
     flags.DEFINE_multi_string("contender", None, "internal: translate as this one (engine, arithmetic, threads)")
     flags.DEFINE_string("exported", None, "internal: folder of the run as CTranslate2's models")
     run(main, hint="a run is given as --workdir=DIR", check=check)

@@ -20,7 +20,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 from ml_collections import ConfigDict
 
 from vaswani.compiled import DIRECTORY
@@ -33,11 +32,12 @@ from vaswani.infer.scores.pairs import read_pair
 from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Translator
 from vaswani.run.folder import cpu_model
+from vaswani.run.sharding import data_mesh, place_params
 from vaswani.train.table import Table, as_text, number
 
 BATCH = 2_048  # CTranslate2's source subwords in a batch, as many as ours; it sorts sentences by length, too
 LONGEST = 256  # subwords of CTranslate2's outputs
-HEAD = ("contender", "threads", "first s", "second s", "warm s", "warm CPU s", "sentences/s", "tokens/s", "BLEU")
+HEAD = ("contender", "threads", "first s", "second s", "warm s", "CPU ms/line", "sentences/s", "tokens/s", "BLEU")
 
 Translate = Callable[[list[str]], tuple[list[str], int]]  # to the texts, and how many subwords they have with EOS
 
@@ -87,7 +87,9 @@ def serve(options: Any) -> None:
     lines = list(read_lines(Path(options.source)))
     counted = 0.0  # what the process took to get here belongs to its first call
     for _ in sys.stdin:
-        texts, tokens = translate(lines)
+        calls = [translate(some) for some in ([[line] for line in lines] if options.single else [lines])]
+        texts = [text for call, _ in calls for text in call]
+        tokens = sum(number for _, number in calls)
         print(json.dumps({"cpu": time.process_time() - counted, "tokens": tokens, "texts": texts}), flush=True)
         counted = time.process_time()
 
@@ -97,7 +99,7 @@ def our_engine(options: Any, arithmetic: str, stopping: str) -> Translate:
     run = open_run(options.workdir)
     config = dataclasses.replace(run.model_config, dtype=arithmetic)
     translator = Translator(config, run.tokenizer, make_decoding(run.config.decode, stopping=stopping))
-    params = jax.device_put(run.params)
+    params = place_params(data_mesh(), run.params)
 
     def translate(lines: list[str]) -> tuple[list[str], int]:
         found = translator.translate(params, lines)
@@ -276,7 +278,7 @@ def table(
                 number(first[contender].wall, 1),
                 number(second[contender].wall, 1),
                 number(seconds),
-                number(min(call.cpu for call in calls)),
+                number(1e3 * min(call.cpu for call in calls) / len(texts)),
                 f"{len(texts) / seconds:,.0f}",
                 f"{calls[0].tokens / seconds:,.0f}",
                 "" if bleu is None else number(bleu.value),
@@ -287,6 +289,7 @@ def table(
         f"{options.workdir}, {len(texts):,} sentences of {options.source}; {cpu_model()}; {versions}",
         "first, second: a process from its start to the last translation, without and with compiled programs to load",
         f"warm: the shortest of {options.rounds} rounds, in which the contenders take turns",
+        *(["each line in a separate call"] if options.single else []),
         penalty_note("CTranslate2", config.decode.length_penalty),
     ]
     if bleu:

@@ -3,12 +3,13 @@
 pip install -e '.[bench]'
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m lab.benchmarks.training_step [--rounds=9] [--tokens=2048] [--length=32]
 
-A step is forward, backward and Adam in float32 on the CPU: 6+6 layers, d_model 512, d_ff 2048, 8 heads, 16,000
-subwords, dropout 0.1, label smoothing 0.1, 2,048 tokens per side in rows of 32 without padding. Ours is the step that
-`python -m train` runs: with each kind of dropout bits, and with `loss.chunk=0` (unchunked). PyTorch's uses
-`nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (whose attention is SDPA) and `torch.optim.Adam`; it
-shares one embedding and applies dropout in the same places as ours, which is less work than the layers' default.
-`torch-fused` has fused Adam; `torch-bfloat16` that and bfloat16 autocast, where ours stays in float32.
+A step is forward, backward and Adam on the CPU: 6+6 layers, d_model 512, d_ff 2048, 8 heads, 16,000 subwords, dropout
+0.1, label smoothing 0.1, 2,048 tokens per side in rows of 32 without padding. Ours is the step that `python -m train`
+runs, in float32: with each kind of dropout bits, and with hashed ones and oneDNN's matmuls, also in bfloat16
+(`train/cpu_matmuls.py`). PyTorch's uses `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (whose attention
+is SDPA) and `torch.optim.Adam`; it shares one embedding and applies dropout in the same places as ours, which is less
+work than the layers' default. `torch-fused` has fused Adam; `torch-bfloat16` that and bfloat16 autocast. Without
+PyTorch only ours are timed, and with jax 0.10 not `ours-onednn`, which it does not compile.
 
 Rounds alternate between them. Each runs an untimed step before the timed one, since a step right after PyTorch's
 finds memory and processors as PyTorch left them and takes up to half as long again. A step that got less than 90 % of
@@ -17,6 +18,7 @@ processes. The last lines are ratios of medians.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import statistics
@@ -26,15 +28,18 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
+import jax
 from absl import flags
 
 from lab.benchmarks.contenders import EAGER, Peer, our_step, torch_step
-from lab.benchmarks.decoding import timed
+from lab.benchmarks.decoding import Sample, timed
 from vaswani.command import run
 from vaswani.data.batching import random_batch
 from vaswani.errors import UserError
 from vaswani.machine import largest_resident
 from vaswani.model.config import ModelConfig
+from vaswani.train.cpu_matmuls import OPTIONS
+from vaswani.train.step import CompilerOptions
 
 TOKENS = flags.DEFINE_integer("tokens", 2048, "target tokens per step, a multiple of --length", lower_bound=1)
 LENGTH = flags.DEFINE_integer("length", 32, "tokens per row", lower_bound=1)
@@ -43,11 +48,16 @@ TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check
 MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
 
 PEERS = {"torch": EAGER, "torch-fused": Peer(fused=True), "torch-bfloat16": Peer(fast=True)}
-CONTENDERS = ("ours-threefry", "ours-hash", "ours-unchunked", *PEERS)
+OURS: dict[str, tuple[dict[str, str], CompilerOptions | None]] = {
+    "ours-threefry": ({"dropout_bits": "threefry"}, None),
+    "ours-hash": ({"dropout_bits": "hash"}, None),
+    "ours-onednn": ({"dropout_bits": "hash"}, OPTIONS),
+    "ours-bfloat16": ({"dropout_bits": "hash", "dtype": "bfloat16"}, OPTIONS),
+}
 
 
-def sample(run: Callable[[], Any]) -> tuple[float, float]:
-    """Returns the wall seconds of the second of two steps, and the number of processors that it used."""
+def sample(run: Callable[[], Any]) -> Sample:
+    """Returns the times of the second of two steps."""
     float(run())
     return timed(lambda: float(run()))
 
@@ -58,12 +68,22 @@ def peak_memory(name: str) -> int:
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1])
 
 
+def contenders() -> list[str]:
+    """Returns the names of those that can run here; a line on stderr names each other one."""
+    reasons = {}
+    if jax.__version_info__ < (0, 12):
+        reasons["ours-onednn"] = f"jax {jax.__version__} does not compile it"
+    if find_spec("torch") is None:
+        reasons |= dict.fromkeys(PEERS, "it needs PyTorch: pip install -e '.[bench]'")
+    for name, reason in reasons.items():
+        print(f"{name}: not run; {reason}", file=sys.stderr)
+    return [name for name in (*OURS, *PEERS) if name not in reasons]
+
+
 def check(options: Any) -> None:
-    """Raises a `UserError` unless rows of this length make up the tokens, and PyTorch is there to compare with."""
+    """Raises a `UserError` unless rows of this length make up the tokens."""
     if options.tokens % options.length:
         raise UserError(f"--tokens={options.tokens}: it must be a multiple of --length={options.length}")
-    if find_spec("torch") is None:
-        raise UserError("this needs PyTorch: pip install -e '.[bench]'")
 
 
 def main(_: list[str]) -> None:
@@ -75,27 +95,27 @@ def main(_: list[str]) -> None:
     def build(name: str) -> Callable[[], Any]:
         if name in PEERS:
             return torch_step(config, batch, peer=PEERS[name]).run
-        if name == "ours-unchunked":
-            return our_step(config, batch, chunk=0).run
-        return our_step(dataclasses.replace(config, dropout_bits=name.removeprefix("ours-")), batch).run
+        changes, options = OURS[name]
+        return our_step(dataclasses.replace(config, **changes), batch, options=options).run
 
     if MEMORY_OF.value:
         print_peak_memory(build(MEMORY_OF.value))
         return
 
-    memory = {name: peak_memory(name) for name in CONTENDERS}
-    runs = {name: build(name) for name in CONTENDERS}
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
-    for name in CONTENDERS:
+    names = contenders()
+    memory = {name: peak_memory(name) for name in names}
+    runs = {name: build(name) for name in names}
+    samples: dict[str, list[Sample]] = {name: [] for name in names}
+    for name in names:
         print(f"{name}: loss {float(runs[name]()):.3f} nats", file=sys.stderr)
     for number in range(ROUNDS.value):
-        for name in CONTENDERS:
+        for name in names:
             samples[name].append(sample(runs[name]))
-            print(f"{number + 1}/{ROUNDS.value} {name} {samples[name][-1][0]:.3f} s", file=sys.stderr)
+            print(f"{number + 1}/{ROUNDS.value} {name} {samples[name][-1].seconds:.3f} s", file=sys.stderr)
     medians = report(samples, memory)
-    pairs = [(name, other) for name in ("ours-threefry", "ours-hash") for other in PEERS]
-    for name, other in (*pairs, ("ours-threefry", "ours-unchunked")):
-        print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
+    for name, other in itertools.product(OURS, ("ours-hash", *PEERS)):
+        if name in medians and other in medians and name != other:
+            print(f"{name} / {other}: {medians[other] / medians[name]:.2f} x the tokens per second")
 
 
 def print_peak_memory(run: Callable[[], Any]) -> None:
@@ -105,10 +125,10 @@ def print_peak_memory(run: Callable[[], Any]) -> None:
     print(largest_resident() // 2**20)
 
 
-def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]) -> dict[str, float]:
+def report(samples: dict[str, list[Sample]], memory: dict[str, int]) -> dict[str, float]:
     """Prints a line of JSON for each contender; returns the medians, in seconds.
 
-    A sample is an update's seconds and its processors. Where some had all of them, the median is of those alone.
+    Where some samples had all processors, the median is of those alone.
     """
     cpus = len(os.sched_getaffinity(0))
     medians = {}
@@ -118,6 +138,7 @@ def report(samples: dict[str, list[tuple[float, float]]], memory: dict[str, int]
         record = {
             "name": name,
             "seconds": round(medians[name], 4),
+            "cpu_seconds": round(statistics.median(wall * share for wall, share in all_samples), 4),
             "tokens_per_second": round(TOKENS.value / medians[name], 1),
             "samples": len(all_samples),
             "samples_with_all_cpus": len(fast),

@@ -84,24 +84,25 @@ def test_a_disturbed_round_is_dropped_whichever_contender_it_is_of() -> None:
     assert _print_medians(samples) == {"busy": 1.0, "never busy": 3.0}
 
 
-@pytest.mark.parametrize(
-    ("flag", "said"),
-    [
-        ("--tokens=2000", "--tokens=2000: it must be a multiple of --length=32"),
-        ("--tokens=64", "this needs PyTorch: pip install -e '.[bench]'"),
-    ],
-)
-def test_a_training_step_that_cannot_be_compared_is_one_line(flag: str, said: str) -> None:
+def test_a_training_step_of_uneven_rows_is_refused_in_one_line() -> None:
+    from tests import commands
+
+    done = commands.run("lab.benchmarks.training_step", "--tokens=2000")
+    said = "error: --tokens=2000: it must be a multiple of --length=32\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_a_training_step_without_pytorch_times_ours() -> None:
     import subprocess
     import sys
 
     from tests.conftest import ROOT
 
-    code = "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x', *sys.argv[1:]]; "
-    code += "runpy.run_module('lab.benchmarks.training_step', run_name='__main__', alter_sys=True)"
-    command = [sys.executable, "-c", code, "--tiny", "--rounds=1", flag]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {said}\n")
+    code = "import sys; sys.modules['torch'] = None; from lab.benchmarks.training_step import contenders; "
+    code += "print(*contenders())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {name.partition("-")[0] for name in done.stdout.split()} == {"ours"}
+    assert "torch-fused: not run; it needs PyTorch: pip install -e '.[bench]'\n" in done.stderr
 
 
 def test_a_bag_of_words_is_for_classifiers(tmp_path: Path) -> None:
@@ -122,9 +123,10 @@ def test_the_table_says_by_what_each_ranks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(real_text, "version", lambda package: "1")
     contender = real_text.Contender("ctranslate2", "float32", 1)
     call = real_text.Call(1.0, 1.0, 3, ["a"])
-    options = SimpleNamespace(workdir="x", source="y", rounds=1)
+    options = SimpleNamespace(workdir="x", source="y", rounds=1, single=True)
     made = real_text.table(options, default(), {contender: call}, {contender: call}, {contender: [call]}, None)
     assert any("n^alpha" in note and "((5 + n) / 6)^alpha" in note for note in made.notes)
+    assert "each line in a separate call" in made.notes
 
 
 def test_a_wrong_source_is_known_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +143,9 @@ def test_flags_of_decoding_that_time_nothing_are_refused() -> None:
     from lab.benchmarks.decoding import check
     from tests import commands
 
-    with pytest.raises(UserError, match=r"^--reference has the translations of --source"):
-        check(SimpleNamespace(workdir=None, source=None, reference="F"))
+    for other in ({"reference": "F", "single": False}, {"reference": None, "single": True}):
+        with pytest.raises(UserError, match=r"^--reference and --single are for the lines of --source"):
+            check(SimpleNamespace(workdir=None, source=None, **other))
     told = commands.run("lab.benchmarks.decoding", "--help").stdout
     for flag in ("--rounds: timed runs of each", "--sentences: sentences in the batch", "--beam: beam size of both"):
         assert f"{flag} (a positive integer;" in told

@@ -39,7 +39,7 @@ def test_a_start_says_what_it_does_and_compiles_the_update_once(
     assert lines[start + 2] == f"model: translation, N=1, d_model=16, d_ff=4096, h=2: {size:,} parameters"
     assert lines[start + 3] == (
         "speed: model.dtype=float32, model.attention_impl=auto, model.dropout_bits=threefry, loss.chunk=1024, "
-        "data.batching=bucket, checkpoint.every=4, checkpoint.every_minutes=0.0, eval.every=100"
+        "data.batching=bucket, checkpoint.every=4, checkpoint.every_minutes=0.0, eval.every=100, matmuls=XLA"
     )
     assert lines[start + 4] == (
         f"warning: data.test is 'grammar:test:9', of another corpus than data.train, {cfg.data.train!r}: "

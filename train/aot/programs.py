@@ -35,7 +35,7 @@ from vaswani.search.beam import beam_search
 from vaswani.search.state import run_search
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
-from vaswani.train import cpu_bfloat16
+from vaswani.train import cpu_matmuls
 from vaswani.train.aot import gpus
 from vaswani.train.aot.flops import recomputed_flops, update_flops
 from vaswani.train.aot.gpus import TARGETS, open_gpus
@@ -144,12 +144,11 @@ def train_step(cfg: ConfigDict, config: ModelConfig, mesh: Mesh, rows: int, leng
       TooLarge: it does not fit.
     """
     tx = optimizer(cfg.optim, config.base_width, cfg.steps, config.d_model / config.base_width)
-    goal = objective(cpu_bfloat16.compute_config(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
+    goal = objective(cpu_matmuls.compute_config(cfg, config), cfg.loss.eps_ls, cfg.loss.chunk)
     init = partial(init_state, goal.init, tx)
     placed = placed_shapes(jax.eval_shape(init, jax.random.key(0)), mesh)
-    step: Any = make_train_step(
-        goal, tx, cfg.optim.accumulate, shardings(placed), cpu_bfloat16.compiler_options(cfg.cpu_bfloat16)
-    )
+    options = cpu_matmuls.compiler_options(cfg, mesh.devices.flat[0].platform)
+    step: Any = make_train_step(goal, tx, cfg.optim.accumulate, shardings(placed), options)
     ids_bt: Any = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
     side = Tokens(ids_bt, ids_bt, ids_bt)
     batch = Batch(side, side, ids_bt)
