@@ -3,11 +3,8 @@
 Ours:  41.26 sacreBLEU on the test split (validation: 41.72), one seed. The recipe is `configs/multi30k.py`'s with the
        paper's dropout, since there is five times as much text, and the paper's beam search; nothing was tuned here.
 Cost:  108 minutes on one busy CPU core with AMX, in bfloat16, as `configs/multi30k.py` says.
-Again: 41.73 (validation: 42.47), which `builtin:tatoeba` is. Planned were 8,500 steps, to see whether more of them are
-       what is missing; the first 3,848 were made, and then 2,000 more from their parameters (--init), with a peak of
-       3e-3, a warm-up of 100 and a checkpoint every 60: 5,848 in all, so the plan's question is open. The length
-       penalty is the better of two on the validation split: 42.17 with an alpha of 0.6, 42.47 with 1.0; on test they
-       have 41.69 and 41.73. One seed.
+More:  43.15 (validation: 43.36), which `builtin:tatoeba` is, after two and a half more hours of one core; the tries are
+       in its card, run/models/tatoeba/README.md. More steps were what was missing.
 
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test
