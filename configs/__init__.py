@@ -1,5 +1,5 @@
 """Configs: one file per published row, or family of rows, each starting from `configs.common.default()`."""
 
-from vaswani import refuse_short_name
+from vaswani.errors import refuse_short_name
 
 refuse_short_name(__name__)

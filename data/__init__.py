@@ -1,5 +1,5 @@
 """Data: text to batches of subword ids, and back."""
 
-from vaswani import refuse_short_name
+from vaswani.errors import refuse_short_name
 
 refuse_short_name(__name__)

@@ -20,7 +20,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vaswani import compiled, refuse_short_name
+from vaswani import compiled
+from vaswani.errors import refuse_short_name
 
 if TYPE_CHECKING:
     from vaswani.infer.api import LoadedRun

@@ -1,5 +1,5 @@
 """The Transformer as pure functions of parameters and arrays."""
 
-from vaswani import refuse_short_name
+from vaswani.errors import refuse_short_name
 
 refuse_short_name(__name__)

@@ -1,5 +1,5 @@
 """Finished runs to tables: the paper's number next to ours."""
 
-from vaswani import refuse_short_name
+from vaswani.errors import refuse_short_name
 
 refuse_short_name(__name__)

@@ -1,5 +1,5 @@
 """A run on disk and on devices: its folder, checkpoints, processes and mesh."""
 
-from vaswani import refuse_short_name
+from vaswani.errors import refuse_short_name
 
 refuse_short_name(__name__)

@@ -11,6 +11,7 @@ from typing import Any
 
 from absl import flags
 
+from vaswani.data.lines import file_digest
 from vaswani.errors import UserError, note
 from vaswani.files import folder, sha256
 from vaswani.keys import flat
@@ -137,7 +138,6 @@ def has_same_content(workdir: Path, key: str, config: dict[str, Any]) -> bool:
     """
     # Here, since every command imports this file for its flag, and these load jax and NumPy.
     from vaswani.data.images import open_images
-    from vaswani.data.lines import file_digest
     from vaswani.data.sources import open_corpus
 
     launches = read_launches(workdir)

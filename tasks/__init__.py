@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from vaswani import refuse_short_name
-from vaswani.errors import UserError
+from vaswani.errors import UserError, refuse_short_name
 
 if TYPE_CHECKING:
     from vaswani.tasks.task import Task

@@ -70,14 +70,14 @@ class MLflow:
     def __init__(self, workdir: Path, known: str | None, config: dict[str, Any]) -> None:
         """Begins a run, or continues the run `known`."""
         import mlflow
-        from mlflow.entities import Param
 
+        self._entities = mlflow.entities
         self._client = mlflow.MlflowClient()
         if known is None:
             found = self._client.get_experiment_by_name(PROJECT)
             experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
             known = self._client.create_run(experiment, run_name=workdir.resolve().name).info.run_id
-            params = [Param(key, str(value)[:_LONGEST]) for key, value in config.items()]
+            params = [self._entities.Param(key, str(value)[:_LONGEST]) for key, value in config.items()]
             for start in range(0, len(params), 100):  # that one call takes
                 self._client.log_batch(known, params=params[start : start + 100])
         else:
@@ -86,10 +86,9 @@ class MLflow:
 
     def log(self, step: int, metrics: dict[str, float]) -> None:
         """Adds the metrics of a step."""
-        from mlflow.entities import Metric
-
         now = int(1000 * time.time())
-        self._client.log_batch(self.id, [Metric(name, value, now, step) for name, value in metrics.items()])
+        entries = [self._entities.Metric(name, value, now, step) for name, value in metrics.items()]
+        self._client.log_batch(self.id, entries)
 
     def close(self, failed: bool) -> None:
         """Marks the run as ended, by an error or not."""

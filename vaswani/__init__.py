@@ -24,21 +24,6 @@ _HERE = Path(__file__).resolve().parent
 if (_HERE / "model").is_symlink():
     __path__.insert(0, str(_HERE.parent))
 
-
-def refuse_short_name(package: str) -> None:
-    """Refuses `import model` in a clone: under a second name its classes would be other classes.
-
-    `python -m train` needs the short name, since it imports `train` first.
-
-    Raises:
-      ImportError: the package is being imported by its short name.
-    """
-    is_command = sys.argv[:1] == ["-m"]  # as long as Python looks for the command's file
-    if "." not in package and not is_command:
-        raise ImportError(f"import vaswani.{package}, not {package}: every package has one name, also in a clone")
-
-
-# Every package calls this function, so it stands above the imports.
 from vaswani.errors import UserError  # noqa: E402
 from vaswani.infer import load_run  # noqa: E402
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from logging import CRITICAL, getLogger
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 from absl import flags, logging
 
-from vaswani import __version__, compiled
+from vaswani import compiled
 from vaswani.errors import UserError, one_line, pip_install
 from vaswani.keys import flat, namesake, nearest, suggestion
 
@@ -263,8 +263,13 @@ def _are_several() -> bool:
 
 def _version() -> str:
     """Returns the version of this code, and those that its numbers depend on."""
-    versions = f"vaswani {__version__}, jax {version('jax')}, flax {version('flax')}"
-    return f"{versions}, Python {platform.python_version()}"
+    versions = []
+    for name in ("vaswani", "jax", "flax"):
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:  # a clone that is run from its folder
+            versions.append(f"{name} (not installed)")
+    return f"{', '.join(versions)}, Python {platform.python_version()}"
 
 
 def _listed_flags() -> str:

@@ -1,4 +1,4 @@
-"""Errors that the user can fix, notes to the user, and what their messages say of values and of missing packages."""
+"""Errors that the user can fix, notes to the user, and what messages say of values, missing packages and names."""
 
 import re
 import sys
@@ -70,3 +70,16 @@ def pip_install(extra: str) -> str:
     if (_ROOT / "pyproject.toml").is_file():
         return f"pip install -e '.[{extra}]'"
     return f"pip install 'vaswani[{extra}]'"
+
+
+def refuse_short_name(package: str) -> None:
+    """Refuses `import model` in a clone: under a second name its classes would be other classes.
+
+    `python -m train` needs the short name, since it imports `train` first.
+
+    Raises:
+      ImportError: the package is being imported by its short name.
+    """
+    is_command = sys.argv[:1] == ["-m"]  # as long as Python looks for the command's file
+    if "." not in package and not is_command:
+        raise ImportError(f"import vaswani.{package}, not {package}: every package has one name, also in a clone")

@@ -15,7 +15,7 @@ from vaswani.errors import UserError, format_value
 from vaswani.infer.convert import pytorch, table
 from vaswani.infer.convert.bart_names import stacks, without_zero_biases
 from vaswani.infer.convert.folders import Imported
-from vaswani.infer.convert.settings import BOOL, LAYERS, SIZE, Rule, activation_of, configure, obey, require
+from vaswani.infer.convert.settings import BOOL, LAYERS, SIZE, Rule, activation_of, configure, obey, require, whole
 from vaswani.infer.convert.vocabulary import bias_of_copies, lines_of, our_pieces, our_rows, with_our_rows
 from vaswani.infer.convert.weights import Weights
 
@@ -95,12 +95,8 @@ def _is_language(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) is not None
 
 
-def _is_table_length(value: Any) -> bool:
-    return SIZE.fits(value) and value <= 2**17
-
-
 _LANGUAGE = Rule(_is_language, "the name of a language, or be told by a file next to it, as train.en-de.en.bin")
-TABLE_LENGTH = Rule(_is_table_length, "a whole number from 1 to 2^17")
+TABLE_LENGTH = whole(1, 2**17)
 _SWITCHES = ("no_scale_embedding", "share_all_embeddings", "share_decoder_input_output_embed")
 _RULES: dict[str, Rule] = {
     **{f"{side}_{key}": rule for side in _SIDES for key, rule in _PER_SIDE.items()},

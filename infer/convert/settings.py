@@ -29,7 +29,9 @@ class Rule(NamedTuple):
     described: str
 
 
-def _whole(least: int, most: int = LARGEST) -> Rule:
+def whole(least: int, most: int = LARGEST) -> Rule:
+    """Returns the rule of a whole number between these."""
+
     def fits(value: Any) -> bool:
         # Not `isinstance`: a bool is an int.
         return type(value) is int and least <= value <= most
@@ -45,9 +47,9 @@ def _is_bool(value: Any) -> bool:
     return type(value) is bool
 
 
-SIZE = _whole(1)
-ID = _whole(0)
-LAYERS = _whole(1, DEEPEST)
+SIZE = whole(1)
+ID = whole(0)
+LAYERS = whole(1, DEEPEST)
 EPSILON = Rule(_is_epsilon, "a number above 0 and at most 1")
 BOOL = Rule(_is_bool, "true or false")
 

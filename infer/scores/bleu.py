@@ -9,10 +9,12 @@ Where a line has several references, `others` are lists of the further ones; the
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import sacremoses
 from sacrebleu.metrics import BLEU, CHRF, TER
+
+if TYPE_CHECKING:
+    from vaswani.infer.scores.moses import Moses
 
 Others = Sequence[Sequence[str]]
 # Those that the paper's tables show.
@@ -135,12 +137,14 @@ def tokenised_bleu(
             lines = [split_compounds(line) for line in lines]
         return lines
 
+    from vaswani.infer.scores.moses import VERSION
+
     _check(hypotheses, references, others)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
     value, signature = _scored(metric, prepare(hypotheses), prepare(references), list(map(prepare, others)))
     prepared = f"quotes:{'ascii' if quotes else 'kept'}|moses:{_code(language)}|escape:yes"
     steps = f"{prepared}|split:{'hyphen' if split else 'no'}"
-    return Score(value, f"{steps}|{signature}|sacremoses:{sacremoses.__version__}")
+    return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
 
 
 def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -242,22 +246,11 @@ def _scored(
     return Score(metric.corpus_score(list(hypotheses), every).score, str(metric.get_signature()))
 
 
-class _Moses(sacremoses.MosesTokenizer):
-    """Keeps the sets of Unicode's letters, which the base class rebuilds at every full stop: a minute per MB."""
-
-    _lower = frozenset(sacremoses.MosesTokenizer.IsLower)
-    _alpha = frozenset(sacremoses.MosesTokenizer.IsAlpha)
-
-    def islower(self, text: str) -> bool:
-        return self._lower.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self._alpha.isdisjoint(text)
-
-
 @lru_cache
-def _moses(language: str) -> _Moses:
-    return _Moses(lang=_code(language))  # one that it does not know, such as "de-DE", it takes for English
+def _moses(language: str) -> "Moses":
+    from vaswani.infer.scores.moses import Moses
+
+    return Moses(lang=_code(language))  # one that it does not know, such as "de-DE", it takes for English
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str], others: Others = ()) -> None:

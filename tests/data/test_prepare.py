@@ -194,11 +194,7 @@ def test_a_damaged_cached_tokenizer_is_learned_again(spec, tmp_path, damage) -> 
 def test_a_manifest_that_does_not_fit_the_ids_is_damaged(spec, tokenizer, tmp_path) -> None:
     folder = make(spec, tokenizer, tmp_path).folder
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    wrong_pairs = {"pairs": {**manifest["pairs"], "kept": 1}}
-    for damage in (
-        *({"vocab_size": 70_000}, {"vocab_size": "300"}, {"sha256": []}, {"format": 1}),
-        *({"tokens": {"source": 1, "target": 2}}, {"tokens": None}, {"pairs": []}, wrong_pairs),
-    ):
+    for damage in ({"vocab_size": 70_000}, {"vocab_size": "300"}, {"sha256": []}, {"format": 1}):
         (folder / "manifest.json").write_text(json.dumps(manifest | damage), "utf-8")
         with pytest.raises(UserError, match="is damaged"):
             Prepared(folder)

@@ -98,7 +98,7 @@ def test_labels_count_unless_unlabelled_and_lose_their_functions() -> None:
     assert one("(NP-SBJ-1 (NN a))", "(NP=2 (NN a))").matched == 1
     assert one("(NP (NN a))", "(VP (NN a))").matched == 0
     assert one("(NP (NN a))", "(VP (NN a))", COLLINS._replace(labeled=0)).matched == 1
-    assert one("(PRT (RP up))", "(ADVP (RB up))")[3:] == (1, 1, 1, 0, 0, 0)
+    assert one("(PRT (RP up))", "(ADVP (RB up))")[3:] == (1, 1, 1, 0, 0)
 
 
 def test_deleted_words_and_brackets_leave_no_trace() -> None:
@@ -161,7 +161,7 @@ def test_parameter_files(tmp_path: Path) -> None:
         "EQ_LABEL A": "line 2: EQ_LABEL has 'A'; it must have 2 words",
         "LABELED yes": "line 2: LABELED has 'yes'; it must have a whole number",
         "DELETE_LABEL": "line 2: DELETE_LABEL has 'no value'; it must have 1 word",
-        "QUOTE_LABEL ``": "line 2: QUOTE_LABEL is not an EVALB parameter; did you mean DELETE_LABEL?",
+        "QUOTE_LABEL ``": "line 2: QUOTE_LABEL is not an EVALB parameter; did you mean EQ_LABEL?",
     }.items():
         path.write_text(f"#\n{line}\n")
         with pytest.raises(UserError) as caught:

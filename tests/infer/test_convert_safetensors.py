@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,19 +155,6 @@ def test_a_failed_conversion_leaves_nothing_and_no_folder_is_overwritten(tmp_pat
     with pytest.raises(UserError, match=r"it exists already"), new_folder("output", tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
-
-
-def test_what_a_killed_conversion_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    names = (f".converting-{'0' * 32}", f".converting-{'1' * 32}", ".converting-notes", f".other-{'2' * 32}")
-    for name in names:
-        (tmp_path / name / "checkpoints").mkdir(parents=True)
-        (tmp_path / name / "checkpoints" / "half").write_text("half")
-        if not name.endswith("1"):
-            for path in (tmp_path / name / "checkpoints" / "half", tmp_path / name / "checkpoints", tmp_path / name):
-                os.utime(path, (0, time.time() - 25 * 3600))
-    with new_folder("output", tmp_path / ("n" * 255)) as folder:
-        (folder / "whole").write_text("whole")
-    assert {path.name for path in tmp_path.iterdir()} == {*names[1:], "n" * 255}
 
 
 def test_a_killed_conversion_leaves_a_draft_of_that_name(tmp_path: Path) -> None:

@@ -489,6 +489,8 @@ def test_the_values_of_a_trial_that_has_none_yet_are_not_shown(worker: Callable[
     here = worker(trials=3)
     train(here)
     train(here)
-    table = table_of_points([as_run(point, {"steps": 16, "optim.lr": 1.0}) for point in here.statuses()])
+    config: dict[str, Any] = {"steps": 16, "seed": 0, "optim.lr": 1.0}
+    config |= {"task": "translation", "data.tokenizer": "", "data.batching": "bucket"}
+    table = table_of_points([as_run(point, config) for point in here.statuses()])
     place = table.head.index("lr")
     assert [bool(row[place]) for row in table.rows] == [True, True, False]

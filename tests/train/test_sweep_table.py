@@ -23,7 +23,8 @@ from vaswani.train.table import as_csv, as_text
 
 ROOT = Path(__file__).parent.parent.parent
 TREE = {"steps": 1000, "seed": 0, "model": {"h": 8, "N": 2}, "eval": {"every": 100, "every_epochs": 0}}
-CONFIG = {"steps": 1000, "seed": 0, "model.h": 8, "model.N": 2, "eval.every": 100}
+CONFIG: dict[str, Any] = {"steps": 1000, "seed": 0, "model.h": 8, "model.N": 2, "eval.every": 100}
+CONFIG |= {"task": "translation", "data.tokenizer": "", "data.batching": "bucket"}
 PLAN = {"kind": "grid", "config": TREE, "storage": None, "study": "s"}
 POINTS = {f"h={h}": {"model.h": h, "model.N": 2} for h in (1, 2, 4, 16)} | {"steps=9": {"steps": 9}}
 
@@ -264,7 +265,7 @@ def test_points_that_train_on_other_texts_with_the_same_tokens_have_a_best() -> 
         for batching, has_best in (("bucket", True), ("window", False)):  # windows of other lengths
             points = []
             for pairs, nll in ((100, 2.0), (200, 1.0)):
-                config = base | {"data.train": f"grammar:train:{pairs}", "data.pack_length": pairs}
+                config = CONFIG | base | {"data.train": f"grammar:train:{pairs}", "data.pack_length": pairs}
                 points.append(done(f"pairs={pairs}", nll, config | {"data.batching": batching}))
             assert best_of(points) == (points[1] if has_best else None)
 

@@ -1,8 +1,9 @@
 """What a sweep is to do: the points that a config file lists, checked before anything runs, and the folder's plan."""
 
+import importlib.util
 import inspect
-import runpy
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,11 @@ class Sweep:
         self._found: set[tuple[str, str]] = set()  # corpora of points
         self._file, colon, argument = spec.partition(":")
         self._argument = [argument] if colon else []
-        self._defined = runpy.run_path(self._file, run_name="sweep_config")
+        loader = SourceFileLoader("sweep_config", self._file)  # whatever the file's ending is
+        module_spec = importlib.util.spec_from_loader("sweep_config", loader)
+        assert module_spec is not None
+        self._module = importlib.util.module_from_spec(module_spec)
+        loader.exec_module(self._module)
 
     def points(self) -> dict[str, Point]:
         """Returns the points of `sweep()` by name, checked; raises `UserError` where there are none or one is wrong.
@@ -75,9 +80,9 @@ class Sweep:
         return [f"--config={self.spec}", *(f"--config.{key}={value}" for key, value in changes.items())]
 
     def _function(self, name: str, advice: str) -> Callable:
-        if name not in self._defined:
+        if not hasattr(self._module, name):
             raise self._error(f"it defines no {name}() (see docs/sweeps.md); {advice}")
-        return self._defined[name]
+        return getattr(self._module, name)
 
     def _call(self, name: str, function: Callable, *arguments: Any) -> Any:
         try:

@@ -42,7 +42,7 @@ class Setting(NamedTuple):
     @property
     def nll(self) -> dict[Any, float]:
         """The lowest nll of each seed."""
-        return {point.config.get(SEED): lowest(point) for point in self.points}
+        return {point.config[SEED]: lowest(point) for point in self.points}
 
     @property
     def mean(self) -> float:
@@ -102,12 +102,10 @@ def other_measures(points: Sequence[FoundRun]) -> list[str]:
     done = [point for point in points if point.state == "done"]
     differing = differing_keys(done)
     found = [key for key in differing if key in _OF_THE_MEASURE]
-    learns_subwords = any(
-        point.config.get("task") != "vision" and not point.config.get("data.tokenizer") for point in done
-    )
+    learns_subwords = any(point.config["task"] != "vision" and not point.config["data.tokenizer"] for point in done)
     if learns_subwords and "data.train" in differing:
         found.append("data.train")
-    if any(point.config.get("data.batching") == "window" for point in done):
+    if any(point.config["data.batching"] == "window" for point in done):
         found += [key for key in differing if key in _OF_WINDOWS]
     return found
 

@@ -29,7 +29,7 @@ from vaswani.run.config import with_defaults
 from vaswani.train.sweep.expressions import Point
 from vaswani.train.sweep.plan import another
 from vaswani.train.sweep.point import OBJECTIVE, Outcome, PointStatus
-from vaswani.train.sweep.space import try_out
+from vaswani.train.sweep.space import check_choices
 from vaswani.train.sweep.storage import STORAGE_ERRORS, connect, exclusive, reachable, unreachable
 
 _NAME = re.compile(r"[\w,=+-][\w.,=+-]*", re.ASCII)  # of a point, and of its folder; `expressions.name_of`
@@ -40,7 +40,6 @@ _STATES = {
     TrialState.FAIL: "interrupted",
     TrialState.WAITING: "waiting",
 }
-_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class Lost(Exception):
@@ -128,8 +127,10 @@ class Study:
             gone = [name for name in known if name not in points]
             if gone and not self.search:
                 raise another(self.workdir, f"sweep() no longer has its point {gone[0]}")
-            if self.search:
-                try_out(suggest, self.study.get_trials(deepcopy=False, states=_ENDED))
+            try:
+                check_choices(suggest, self.study.get_trials(deepcopy=False))
+            except ValueError as error:
+                raise another(self.workdir, str(error)) from error
             for name, overrides in points.items():
                 attributes = {"name": name, "overrides": overrides}
                 if name not in known:
