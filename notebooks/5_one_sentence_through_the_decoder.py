@@ -320,6 +320,34 @@ figure.colorbar(image, ax=panels, label="weight")
 plt.show()
 
 # %% [markdown]
+# ## A trained model, word by word
+#
+# So far the parameters were random. `builtin:tatoeba` has learned to translate everyday English. At each step its
+# decoder reads what has been written so far, and the last row of the probabilities says what may come next. Greedy
+# search appends the most probable token; beam search keeps the rivals in mind as well.
+
+# %%
+translator = load_run("builtin:tatoeba").run
+tokenizer = translator.tokenizer
+english = "Where is the train station?"
+source = Tokens.of(jnp.array([[*tokenizer.encode(english), EOS]]))
+written = [BOS]
+while written[-1] != EOS:
+    logits_btv = Transformer(translator.model_config).apply(
+        {"params": translator.params}, source, Tokens.of(jnp.array([written]))
+    )
+    next_v = softmax(np.asarray(logits_btv[0, -1]))
+    best = np.argsort(-next_v)[:4]
+    rivals = "   ".join(
+        f"{piece} {next_v[i]:.3f}" for i, piece in zip(best, tokenizer.pieces(best.tolist()), strict=True)
+    )
+    print(f"{tokenizer.decode(written[1:]):<25} {rivals}")
+    written.append(int(best[0]))
+
+greedy = tokenizer.decode(written[1:-1])
+print(f"{english} -> {greedy}")
+
+# %% [markdown]
 # ## Teacher forcing
 #
 # In training the decoder reads the reference up to a position, whatever it would have written itself: *forced*

@@ -20,6 +20,7 @@ from notebooks import build
 from tests import tiny
 from tests.extras import needed
 from tests.planted import plant, planted_config, scores
+from vaswani import load_run
 from vaswani.errors import UserError
 from vaswani.paper import figures
 
@@ -104,6 +105,7 @@ def test_one_sentence_through_the_decoder(monkeypatch: pytest.MonkeyPatch, capsy
     assert len(compared) == 19 and {"decoder/layer_0", "decoder", "logits"} <= set(compared)
     assert "sums of the rows: [1. 1. 1. 1.]" in printed
     assert all(gap > 0 for position, gap in found["gap"].items() if position > 1), "the model's own prefixes cost"
+    assert found["greedy"] == load_run("builtin:tatoeba").translate(found["english"], beam=1), "as greedy search has it"
 
     def texts(config: Any) -> list[str]:
         _, axes = plt.subplots()
