@@ -263,7 +263,7 @@ def _read_launches(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    """Returns None for a file of another kind, such as `paper.heads` writes."""
+    """Returns None for a file of another kind."""
     scores = read_json(path, dict)
     kinds = SCORES.keys() & scores.keys()
     if "members" in scores:

@@ -13,7 +13,7 @@ from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.perplexity import line_log_probs
-from vaswani.paper.heads.measure import direction
+from vaswani.paper.grammar_runs import direction
 from vaswani.read_json import read_json
 from vaswani.train.intervals import wilson
 from vaswani.train.table import Table, as_text, number
