@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from lab.heads.measure import owners
 from lab.heads.roles import AnnotatedPair
 from lab.heads.sample import RARE, Sample
 from lab.heads.text import relation_label
@@ -24,6 +23,7 @@ from vaswani.infer.runs import Run
 from vaswani.infer.scores.forced import forced_batches
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer
+from vaswani.paper.grammar_runs import owners
 from vaswani.progress import Progress
 from vaswani.tokens import Tokens
 from vaswani.train.intervals import Interval, bootstrap

@@ -27,7 +27,7 @@ from lab.studies.study import (
     mean,
     mean_cost,
     minus,
-    stages,
+    repeats,
     table,
 )
 from vaswani.paper.drawing import figure_file
@@ -215,8 +215,5 @@ STUDY = Study(
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[
-        *stages(FILE, "distance"),
-        *ROWS.commands(" && python -m lab.contrast --workdir=runs/distance-ROW"),
-    ],
+    commands=repeats("distance", ROWS.configs, SEEDS[0]),
 )
