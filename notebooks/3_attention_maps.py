@@ -84,7 +84,7 @@ heads = [np.unravel_index(at, focus.weights_nhts.shape[:2]) for at in order]
 height = drawing.ROW * min(len(focus.tokens), 60) + 0.6
 figure, panels = plt.subplots(1, len(heads), figsize=(7, height), squeeze=False, layout="constrained")
 for shade, (panel, (layer, head)) in enumerate(zip(panels[0], heads, strict=True)):
-    drawing.columns(panel, focus.tokens, focus.tokens, focus.query)
+    drawing.columns(panel, focus.tokens, focus.query)
     drawing.connect(panel, focus.weights_nhts[layer, head], drawing.colour(shade), [focus.query])
     panel.set_title(f"layer {layer + 1}, head {head + 1}")
 plt.show()

@@ -49,20 +49,18 @@ def spelled(pieces: Sequence[str]) -> list[str]:
     return labels
 
 
-def columns(
-    axes: Axes, queries: Sequence[str], keys: Sequence[str], bold: int | None = None, reach: float = 0.0
-) -> None:
-    """Draws two columns of tokens, queries on the left and keys on the right; with a `bold` query the others are grey.
+def columns(axes: Axes, tokens: Sequence[str], bold: int | None = None, reach: float = 0.0) -> None:
+    """Draws the tokens as queries on the left and as keys on the right; with a `bold` query the others are grey.
 
     The columns are 1 apart; `reach` is the space to the right for `draw_weights`.
     """
-    axes.set(xlim=(-0.75, 1.75 + reach), ylim=(max(len(queries), len(keys)) - 0.4, -0.6))
+    axes.set(xlim=(-0.75, 1.75 + reach), ylim=(len(tokens) - 0.4, -0.6))
     axes.axis("off")
-    for i, token in enumerate(queries):
+    for i, token in enumerate(tokens):
         shade = "0.6" if bold not in (None, i) else "black"
         weight = "bold" if i == bold else "normal"
         axes.text(-0.04, i, token, ha="right", va="center", color=shade, weight=weight, parse_math=False)
-    for j, token in enumerate(keys):
+    for j, token in enumerate(tokens):
         axes.text(1.04 + reach, j, token, ha="left", va="center", parse_math=False)
 
 

@@ -174,7 +174,7 @@ def draw_word(focus: Focus, path: Path) -> None:
     h = focus.weights_nhts.shape[1]
     with drawing.figure_file(path, 4.2, _height(focus) + 0.2) as figure:
         axes = figure.subplots()
-        drawing.columns(axes, focus.tokens, focus.tokens, focus.query, reach=0.09 * h)
+        drawing.columns(axes, focus.tokens, focus.query, reach=0.09 * h)
         for head in range(h):
             weights_ts = focus.weights_nhts[layer, head]
             drawing.connect(axes, weights_ts, drawing.colour(head), [focus.query])
@@ -192,7 +192,7 @@ def draw_anaphora(focus: Focus, path: Path) -> None:
         *full, single = figure.subplots(1, len(heads) + 1)
         for shade, (axes, (layer, head)) in enumerate(zip(full, heads, strict=True)):
             _all_of(axes, focus, layer, head, drawing.colour(shade))
-        drawing.columns(single, focus.tokens, focus.tokens, focus.query, reach=0.1 * len(heads))
+        drawing.columns(single, focus.tokens, focus.query, reach=0.1 * len(heads))
         for shade, (layer, head) in enumerate(heads):
             weights_ts = focus.weights_nhts[layer, head]
             drawing.connect(single, weights_ts, drawing.colour(shade), [focus.query])
@@ -225,7 +225,7 @@ def _height(focus: Focus) -> float:
 
 
 def _all_of(axes: Any, focus: Focus, layer: int, head: int, shade: Any) -> None:
-    drawing.columns(axes, focus.tokens, focus.tokens)
+    drawing.columns(axes, focus.tokens)
     drawing.connect(axes, focus.weights_nhts[layer, head], shade)
     axes.set_title(f"layer {layer + 1}, head {head + 1}")
 
