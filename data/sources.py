@@ -2,7 +2,7 @@
 
 | specification | corpus |
 |---|---|
-| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test, a harder one, rich:train, ... |
+| `grammar:SPLIT[:COUNT][:{en,de}]` | the built-in grammar; SPLIT is train, valid, test or a harder one |
 | `grammar:SPLIT[:COUNT]:{en,PROPERTY}` | its sentences, and the tense, number or clause of each (`data.properties`) |
 | `text:PREFIX.{en,de}[.gz]` | two files, one sentence per line; line i of one translates line i of the other |
 | `tsv:FILE[:{en,de}]` | lines of source, tab, target (more columns are ignored); the braces name columns 1, 2 |
@@ -12,7 +12,6 @@
 | `trees:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar and its trees |
 | `lines:FILE`, `lines:FILE.gz` | a text, each of whose lines is a sequence |
 | `lines:grammar:SPLIT[:COUNT]` | the English side of the built-in grammar; with `:{en,de}` both sides, in turn |
-| `scan:SPLIT:PART` | SCAN (`data/scan.py`); SPLIT is simple, length, length-N or around-right, PART train or test |
 | `chars:FILE[.gz][:PART]` | a text as one sequence of characters; PART is train, its first nine tenths, or valid |
 
 Without COUNT there are 100,000 sentences of a training split and 1,000 of any other.
@@ -29,7 +28,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vaswani.data import scan
 from vaswani.data.corpus import Corpus, Pairs, digest, file_named, languages_of, not_empty
 from vaswani.data.grammar import sentences as grammar
 from vaswani.data.lines import count_lines, file_digest, read_lines
@@ -46,13 +44,8 @@ _SIZES = {  # sentences of the grammar's splits
     "train": 100_000,
     "valid": 1_000,
     "test": 1_000,
-    "train_seen": 100_000,
     "deeper": 1_000,
     "longer": 1_000,
-    "unseen": 1_000,
-    "rich:valid": 1_000,
-    "rich:test": 1_000,
-    "rich:train": 100_000,
 }
 _MOST = 100_000_000  # sentences of the grammar: days of work
 _LONGEST_TEXT = 1 << 30  # characters of `chars:`, which is one sequence in memory: a small .gz may be far larger
@@ -139,7 +132,7 @@ def _tsv(spec: str, rest: str) -> Corpus:
 
 
 def _grammar(spec: str, rest: str) -> Corpus:
-    match = re.fullmatch(r"((?:rich:)?\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
+    match = re.fullmatch(r"(\w+)(?::(\d+))?(?::(\{.*\}))?", rest)
     split = match[1] if match else ""
     if not match or split not in _SIZES:
         raise UserError(f"corpus {spec!r}: write grammar:SPLIT[:COUNT][:{{en,de}}], SPLIT one of {_GRAMMAR_SPLITS}")
@@ -184,7 +177,7 @@ def _code_digest(*patterns: str) -> str:
 
 
 def _trees(spec: str, rest: str) -> Corpus:
-    match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::(\d+))?", rest)
+    match = re.fullmatch(r"grammar:(\w+)(?::(\d+))?", rest)
     if match and match[1] in _SIZES:
         split = match[1]
         count = _count(spec, split, match[2])
@@ -210,18 +203,6 @@ def _treebank(spec: str, trees: Callable[[], Iterator[Tree]], fingerprint: str) 
 def _grammar_trees(split: str, count: int) -> Iterator[Tree]:
     for index in range(count):
         yield cleaned(grammar.pair(split, index).tree)
-
-
-# SCAN
-
-
-def _scan(spec: str, rest: str) -> Corpus:
-    split, _, part = rest.partition(":")
-    if not scan.is_split(split) or part not in ("train", "test"):
-        splits = ", ".join(scan.SPLITS)
-        raise UserError(f"corpus {spec!r}: write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {splits}, length-N")
-    fingerprint = digest("scan", _code_digest("scan.py"), rest)
-    return Corpus(spec, "en", "en", lambda: scan.pairs(split, part), fingerprint, re.compile(scan.WORDS))
 
 
 # Texts for language models
@@ -296,5 +277,4 @@ _SCHEMES: dict[str, Callable[[str, str], Corpus]] = {
     "parquet": open_parquet,
     "tfds": open_tfds,
     "trees": _trees,
-    "scan": _scan,
 }

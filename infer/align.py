@@ -7,8 +7,8 @@ attends most, averaged over the heads of one layer. A word's weight is the sum o
 sentence is not a word.
 
 By default it is the last layer, which had the fewest wrong links in models of 2 and of 4 layers on sentences of the
-built-in grammar, whose alignments are known; `paper.heads` measures this for a run. In larger models, with six layers,
-Garg et al. 2019 found the last but one best.
+built-in grammar, whose alignments are known. In larger models, with six layers, Garg et al. 2019 found the last but one
+best.
 """
 
 from typing import Any

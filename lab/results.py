@@ -2,6 +2,7 @@
 
     python -m lab.results --workdir=runs/attention --name=layers/attention-seed0     # a line of layers' records
     python -m lab.results --workdir=runs/norms --name=norms --split=valid            # a sweep: a record of every point
+    python -m lab.results --workdir=runs/a,runs/b,runs/c --name=g2p/kor-ensemble     # of three, in the first's folder
     python -m lab.results                                                            # rewrites the pages and figures
 
 NAME begins with the study: its records are the lines of lab/studies/STUDY/records.jsonl. What a record holds, and which
@@ -11,19 +12,21 @@ in its folder, are made from these records and from those of paper/records; docs
 """
 
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from lab import cards
 from lab.command import make
+from lab.ensembles import make_ensemble_record
 from lab.reproduce import repeated
 from lab.studies.index import studies
 from vaswani.command import run
 from vaswani.errors import UserError
-from vaswani.files import write_text
+from vaswani.files import folder, folders, write_text
 from vaswani.paper.markers import replace_block
-from vaswani.paper.records import Records, find_records
-from vaswani.paper.results import RECORDS, define_flags, record_runs
+from vaswani.paper.records import Records, find_records, save
+from vaswani.paper.results import RECORDS, check_name, define_flags, record_runs
 from vaswani.train.table import as_markdown
 
 FOLDER = Path("lab/studies")
@@ -78,8 +81,20 @@ def draw(records: Records, output: Path) -> list[Path]:
     return drawn
 
 
+def record(options: Any) -> None:
+    """Writes the records that the flags ask for: of a run, of a sweep, or of the ensemble of several runs."""
+    places = folders("workdir", options.workdir) if options.workdir else []
+    if len(places) < 2:
+        record_runs(options, file_of)
+        return
+    check_name(options)
+    workdirs = [folder("workdir", place) for place in places]
+    together = make_ensemble_record(workdirs, options.split, allow_dirty=options.allow_dirty)
+    save(file_of(options.name), {"name": options.name, **together})
+
+
 def main(argv: list[str]) -> None:
-    record_runs(flags.FLAGS, file_of)
+    record(flags.FLAGS)
     records = find_records(RECORDS, FOLDER)
     for page, text in pages(records).items():
         write_text(page, text)

@@ -1,7 +1,7 @@
 """The paper's tables, its numbers next to ours, made from finished runs.
 
     python -m paper table1|table2|table3|table4|all --runs=DIR [--markdown | --csv] [--commands]
-    python -m paper figures --runs=DIR --output=FOLDER
+    python -m paper table1 --plot=table1.svg
 
 All run folders below DIR are read (of `python -m train`, evaluated by `python -m infer`), and all records made by
 `python -m paper.results`; DIR may be several folders with commas between them. A run is recognised by its recorded
@@ -10,8 +10,8 @@ standard deviation; a dagger marks runs whose code cannot be checked out again. 
 --commands prints how to run it. Tables 2 and 4 need evaluations of the test split, Table 3 of the validation split
 (`python -m infer --split=valid`). Table 1 needs the record of `python -m paper.table1`. `all` prints the four tables.
 
-`figures` draws Table 1, and the paper's Figures 3 to 5 as the newest finished run that still has checkpoints has them.
-`python -m train.runs DIR --plot=FILE.svg` draws learning curves.
+--plot draws Table 1. `python -m paper.figures` draws the paper's Figures 3 to 5 of a run, and `python -m train.runs DIR
+--plot=FILE.svg` learning curves.
 """
 
 from absl import flags
@@ -21,7 +21,7 @@ from vaswani.errors import UserError
 from vaswani.run import unchanged
 
 TABLES = ("table1", "table2", "table3", "table4")
-WHAT = (*TABLES, "figures", "all")
+WHAT = (*TABLES, "all")
 
 
 def main(argv: list[str]) -> None:
@@ -30,6 +30,8 @@ def main(argv: list[str]) -> None:
         raise UserError(f"{' '.join(argv[1:]) or 'no table'}: give one of {', '.join(WHAT)}; --help explains")
     if options.markdown and options.csv:
         raise UserError("--markdown and --csv: give one of them")
+    if options.plot is not None and argv[1] != "table1":
+        raise UserError(f"--plot={options.plot}: only table1 is drawn there")
     from vaswani.paper.command import show  # only now: it loads jax
 
     show(argv[1], options)
@@ -37,7 +39,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.DEFINE_string("runs", "paper/records", "folders with runs and records, at any depth; commas between several")
-    flags.DEFINE_string("output", "figures", "folder for `figures`; created if absent")
+    flags.DEFINE_string("plot", None, "also draw Table 1 into this file: .svg, .png or .pdf")
     flags.DEFINE_bool("markdown", False, "print Markdown")
     flags.DEFINE_bool("csv", False, "print comma-separated values, each row beginning with the name of its table")
     unchanged.define_flag()

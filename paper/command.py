@@ -1,26 +1,24 @@
 """What `python -m paper` does once its flags have been checked."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vaswani.errors import UserError
-from vaswani.files import folder, folders, output_folder
+from vaswani.files import folder, folders, output_file
 from vaswani.paper import table1_plot
 from vaswani.paper.launch import commands
-from vaswani.paper.records import Records, find_records, newest_with_checkpoints
+from vaswani.paper.records import Records, find_records
 from vaswani.paper.tables import table1, table2, table3, table4
 from vaswani.train.table import Table, as_csv, as_markdown, as_text
 
 
 def show(what: str, options: Any) -> None:
     """Prints and writes what the flags of `paper.__main__` ask for."""
-    output = output_folder("output", options.output) if what == "figures" else None
+    plot = None if options.plot is None else output_file("plot", options.plot, (".svg", ".png", ".pdf"))
     records = read(options.runs)
-    if output:
-        draw(records, output, options.runs)
     print_tables(make(what, records), commands() if options.commands else None, options)
+    if plot and records.layers:
+        table1_plot.plot(records.layers[-1], plot)
 
 
 def read(places: str) -> Records:
@@ -40,15 +38,8 @@ def print_tables(made: Mapping[str, Sequence[Table]], commands: Table | None, op
     tables = [table for of_name in made.values() for table in of_name]
     if commands:
         tables.append(commands)
-    if tables:
-        print("\n\n".join(map(_form(options), tables)))
-
-
-def _form(options: Any) -> Callable[[Table], str]:
-    """Returns the table formatter that the flags ask for."""
-    if options.markdown:
-        return as_markdown
-    return as_csv if options.csv else as_text
+    in_format = as_markdown if options.markdown else as_csv if options.csv else as_text
+    print("\n\n".join(map(in_format, tables)))
 
 
 def make(what: str, records: Records) -> dict[str, list[Table]]:
@@ -67,23 +58,3 @@ def layer_types(records: Records) -> list[Table]:
     if records.layers:
         return [table1.table(records.layers[-1])]
     return [Table("table1", "Table 1: layer types", ("", "command"), [("not run", "python -m paper.table1")], [])]
-
-
-def draw(records: Records, output: Path, place: str) -> None:
-    """Draws Table 1, if it was measured, and the paper's figures into the folder `output`; prints their names.
-
-    Raises:
-      UserError: no run can draw the figures.
-    """
-    from vaswani.paper.figures import figures  # and this the whole model
-
-    if records.layers:
-        path = output / "table1.svg"
-        table1_plot.plot(records.layers[-1], path)
-        print(path)
-    drawer = newest_with_checkpoints(records)
-    if drawer is None:
-        raise UserError(f"--runs={place}: no complete run in it that translates and has its checkpoints")
-    print(f"drawn by {drawer.path}", file=sys.stderr)
-    for path in figures(drawer.path, output):
-        print(path)

@@ -8,7 +8,7 @@ import numpy as np
 
 from vaswani.paper.published import MULTI30K
 from vaswani.paper.records import RunRecord
-from vaswani.paper.rows import dagger_notes_on, marked
+from vaswani.paper.rows import dagger_notes, marked
 from vaswani.paper.tables.cost import devices
 from vaswani.train.intervals import with_interval
 from vaswani.train.table import NOT_RUN, Code, Markdown, Table, as_markdown, number
@@ -76,7 +76,7 @@ def table(records: Mapping[str, RunRecord]) -> str:
             "none. [docs/results.md](docs/results.md) lists every score with its signature, "
             "[docs/reproduce.md](docs/reproduce.md) the commands."
         ),
-        *dagger_notes_on(runs_of_rows),
+        *dagger_notes(runs_of_rows),
     ]
     return as_markdown(Table("results", "", head, lines, notes))
 

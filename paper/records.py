@@ -6,7 +6,6 @@ what our own commands write and nobody edits: files of records, one a line (.jso
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +24,6 @@ PARSING = ("f1", "precision", "recall", "complete_match", "tagging_accuracy", "r
 _OF_A_RUN = {"checkpoints", "tensorboard", "evaluations"}  # subfolders of a run that hold no runs
 _OF_A_RECORD = {"name", "config", "evaluation", "caveats", "launches", "training"}  # keys in the record of a run
 _EXAMPLE = default().to_dict()  # of every key, and of the type of its value
-# Nats by which the loss of a run may differ when it is trained again: seven of our runs, trained again on another CPU,
-# moved by up to 1.7 % of their perplexity.
-TOLERANCE = 0.017
 _NO_DEVICE = {"kind": "unknown device", "count": 1, "cpus": 0}
 
 CONFIG: Schema = {"seed": int, "steps": int, "data": {"train": str, "valid": str, "test": str}}
@@ -87,8 +83,8 @@ class RunRecord(NamedTuple):
 
     `config` has every key; `problem` is "" once training has ended, else why not; `steps` and `minutes` are of
     training so far; `launches` are those of `run.json`, `validations` the records of `metrics.jsonl`, both oldest
-    first; `caveats` as in `paper.provenance`; `tolerance` is in nats, by how much the loss may differ when the run is
-    trained again; `record` is the name in a file of records, which `path` then is, and "" of a run's folder.
+    first; `caveats` as in `paper.provenance`; `record` is the name in a file of records, which `path` then is, and ""
+    of a run's folder.
     """
 
     path: Path
@@ -100,7 +96,6 @@ class RunRecord(NamedTuple):
     evaluations: list[Evaluation]
     validations: list[dict[str, Any]]
     caveats: list[str]
-    tolerance: float = TOLERANCE
     record: str = ""
 
     @property
@@ -220,30 +215,17 @@ def read_run(folder: Path) -> RunRecord:
     )
 
 
-def newest_evaluation(run_record: RunRecord, split: str, others: Sequence[RunRecord] = ()) -> Evaluation:
-    """Returns a run's newest evaluation of `split`: by itself, or in the ensemble with these other runs.
-
-    An ensemble is known by the parameters of its members, and these by each one's newest single evaluation.
+def newest_evaluation(run_record: RunRecord, split: str) -> Evaluation:
+    """Returns a run's newest evaluation of `split`, by itself, not in an ensemble.
 
     Raises:
-      UserError: the split has not been evaluated, by the ensemble or by one of its members.
+      UserError: the split has not been evaluated.
     """
-    members: list[str] = []
-    if others:
-        for member in (run_record, *others):
-            single = newest_evaluation(member, split)
-            members.append(single.scores["params_sha256"])
     evaluations = [
         evaluation
         for evaluation in run_record.evaluations
-        if evaluation.scores["split"] == split and evaluation.scores.get("members", []) == members
+        if evaluation.scores["split"] == split and evaluation.members == 1
     ]
-    if not evaluations and others:
-        paths = ",".join(str(run.path) for run in (run_record, *others))
-        raise UserError(
-            f"{run_record.path}: no evaluation of the {split} split by the ensemble of these runs; run "
-            f"python -m infer --workdir={paths} --split={split}"
-        )
     if not evaluations:
         raise UserError(
             f"{run_record.path}: no evaluation of the {split} split; run python -m infer --workdir={run_record.path} "
@@ -263,7 +245,7 @@ def _read_launches(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_evaluation(path: Path) -> Evaluation | None:
-    """Returns None for a file of another kind, such as `paper.heads` writes."""
+    """Returns None for a file of another kind."""
     scores = read_json(path, dict)
     kinds = SCORES.keys() & scores.keys()
     if "members" in scores:
@@ -300,11 +282,7 @@ def _problem(path: Path, config: dict[str, Any], done: int, validations: list[di
 
 
 def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
-    """Returns the run of a record that `paper.results` wrote into the file `path`.
-
-    Raises:
-      UserError: its tolerance is none.
-    """
+    """Returns the run of a record that `paper.results` wrote into the file `path`."""
     config = with_defaults(content["config"])
     training = content["training"]
     return RunRecord(
@@ -314,10 +292,9 @@ def recorded_run(path: Path, content: dict[str, Any]) -> RunRecord:
         steps=training["steps"],
         minutes=training["minutes"],
         launches=content["launches"],
-        evaluations=[Evaluation(content["evaluation"], lines_of(path, content["name"]))],
+        evaluations=[Evaluation(content["evaluation"], path / content["name"])],  # the lines are not kept
         validations=training["validations"],
         caveats=content["caveats"],
-        tolerance=_tolerance(path, content),
         record=content["name"],
     )
 
@@ -335,33 +312,3 @@ def save(path: Path, record: dict[str, Any]) -> None:
     lines = [json.dumps(saved, ensure_ascii=False, separators=(",", ":")) for saved in records]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def lines_of(path: Path, name: str) -> Path:
-    """Returns the file of the translations of a record, which need not exist: NAME.txt next to the file of records."""
-    return path.parent / f"{name}.txt"
-
-
-def _tolerance(path: Path, content: dict[str, Any]) -> float:
-    """Returns the tolerance that a record states; of one that is older than the field, the one that new ones state."""
-    if "tolerance" not in content:
-        return TOLERANCE
-    name = content["name"]
-    tolerance = check(path, name, content, {"tolerance": float})["tolerance"]
-    if not 0 <= tolerance < math.inf:
-        fault = f"tolerance is {tolerance}; it must be a finite number of nats, at least 0"
-        raise UserError(f"{path}: damaged in {name}: {fault}")
-    return float(tolerance)
-
-
-def newest_with_checkpoints(records: Records) -> RunRecord | None:
-    """Returns the complete run of translation, last trained, that can still translate; None where there is none."""
-    able = [
-        run
-        for run in records.runs
-        if not run.problem
-        and (run.path / "checkpoints").is_dir()
-        and run.config["task"] == "translation"
-        and not run.config["data"]["train"].startswith("trees:")
-    ]
-    return max(able, key=lambda run: (run.path / "metrics.jsonl").stat().st_mtime, default=None)

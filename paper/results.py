@@ -3,16 +3,13 @@
     python -m paper.results --workdir=runs/multi30k --name=multi30k              # a line of paper/records/runs.jsonl
     python -m paper.results --workdir=runs/A1 --name=table3/A1-seed0 --split=valid          # of table3.jsonl, there
     python -m paper.results --workdir=runs/table3 --name=table3 --split=valid    # a sweep: a record of every point
-    python -m paper.results --workdir=runs/a,runs/b,runs/c --name=ensemble       # of three, in the first one's folder
     python -m paper.results                                     # rewrites the tables in README.md and docs/
 
 A record holds the resolved config, the newest evaluation of that split by `python -m infer`, how the run was launched
-(versions, git commit, device, CPU), how long it trained, its validations, by how many nats its loss may differ
-when it is trained again, and the SHA-256 of its translations; --translations also saves the translations, as NAME.txt
-next to the file, for paired tests. Files are named from the home (~/) or the project's parent (../), not by a folder
-of one machine. A run is refused if its training has not ended, and if its code cannot be checked out again: uncommitted
-changes, a commit that is not in the repository, launches from several commits. --allow_dirty records the latter all the
-same, and every table marks it with a dagger.
+(versions, git commit, device, CPU), how long it trained, its validations, and the SHA-256 of its translations. Paths
+begin at the home (~/) or the project's parent (../). A run is refused if its training has not ended, or if its code
+cannot be checked out again: uncommitted changes, a commit that is not in the repository, launches from several commits.
+--allow_dirty records the latter all the same, and every table marks it with a dagger.
 
 The README's table and docs/results.md, which has every score and its signature, are made from the records of
 paper/records/runs.jsonl and from nothing else; docs/tables.md (what `python -m paper all` prints) from all in
@@ -20,9 +17,8 @@ paper/records. A new record replaces the old one of its name.
 """
 
 import re
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +26,15 @@ from absl import flags
 
 from vaswani.command import run
 from vaswani.errors import UserError
-from vaswani.files import folder, folders, sha256, write_text
+from vaswani.files import folder, sha256, write_text
 from vaswani.paper import front
 from vaswani.paper.command import make
 from vaswani.paper.markers import replace_block
 from vaswani.paper.records import (
-    TOLERANCE,
+    Evaluation,
     Records,
     RunRecord,
     find_records,
-    lines_of,
     newest_evaluation,
     read_run,
     save,
@@ -68,41 +63,40 @@ COLUMNS = {  # heading: key of the evaluation
 MANIFEST = {"pairs": dict, "tokens": dict, "sha256": dict}
 
 
-def make_record(
-    workdir: Path, split: str = "test", *, allow_dirty: bool = False, others: Sequence[Path] = ()
-) -> dict[str, Any]:
-    """Returns the record of the newest evaluation of `split` by a run, or by the ensemble of it and `others`.
-
-    An ensemble's record is the first run's, but for the minutes, which are the sum over all.
+def make_record(workdir: Path, split: str = "test", *, allow_dirty: bool = False) -> dict[str, Any]:
+    """Returns the record of a run's newest evaluation of `split`.
 
     Raises:
-      UserError: a folder is not a run's, the split has not been evaluated, or, unless `allow_dirty`, the code that
-        made a run cannot be checked out again.
+      UserError: the folder is no run's, its training has not ended, the split has not been evaluated, or, unless
+        `allow_dirty`, the code that made the run cannot be checked out again.
     """
-    run_record, *other_records = [read_run(path) for path in (workdir, *others)]
-    evaluation = newest_evaluation(run_record, split, other_records)
-    caveats: list[str] = []
-    for member in (run_record, *other_records):
-        if member.caveats and not allow_dirty:
-            raise UserError(
-                f"{member.path}: not recorded, since {'; '.join(member.caveats)}; commit and train again, or give "
-                "--allow_dirty, and every table will mark the run"
-            )
-        caveats += [caveat for caveat in member.caveats if caveat not in caveats]
+    run_record = read_run(workdir)
+    evaluation = newest_evaluation(run_record, split)
+    if run_record.problem:
+        raise UserError(f"{workdir}: not recorded, since its training has not ended: {run_record.problem}")
+    if run_record.caveats and not allow_dirty:
+        raise UserError(
+            f"{workdir}: not recorded, since {'; '.join(run_record.caveats)}; commit and train again, or give "
+            "--allow_dirty, and every table will mark the run"
+        )
     record = {
         "config": run_record.config,
-        "evaluation": evaluation.scores,
-        "translations_sha256": sha256(evaluation.lines) if evaluation.lines.is_file() else None,
-        "caveats": caveats,
-        "tolerance": TOLERANCE,
+        **evaluation_part(evaluation),
+        "caveats": run_record.caveats,
         "launches": [_without_paths(workdir, launch) for launch in run_record.launches],
         "training": {
             "steps": run_record.steps,
-            "minutes": sum(member.minutes for member in (run_record, *other_records)),
+            "minutes": run_record.minutes,
             "validations": run_record.validations,
         },
     }
     return _without_this_machine(record)
+
+
+def evaluation_part(evaluation: Evaluation) -> dict[str, Any]:
+    """Returns the part of a record that tells what was scored."""
+    lines = evaluation.lines
+    return {"evaluation": evaluation.scores, "translations_sha256": sha256(lines) if lines.is_file() else None}
 
 
 def runs_of(workdir: Path, name: str) -> dict[str, Path]:
@@ -110,39 +104,6 @@ def runs_of(workdir: Path, name: str) -> dict[str, Path]:
     if not (workdir / "sweep").is_dir():
         return {name: workdir}
     return {f"{name}/{path.parent.name}": path.parent for path in sorted(workdir.glob("*/config.json"))}
-
-
-def write_record(
-    path: Path,
-    workdir: Path,
-    name: str,
-    split: str,
-    *,
-    translations: bool,
-    allow_dirty: bool,
-    others: Sequence[Path] = (),
-) -> None:
-    """Writes the record NAME of a run into a file of records and, if wanted, its translations as NAME.txt next to it.
-
-    The translations of the record that it replaces are removed. With `others` it is their ensemble's record.
-
-    Raises:
-      UserError: a run has not ended, there are no translations to save, or as `make_record`.
-    """
-    run_record, *other_records = [read_run(place) for place in (workdir, *others)]
-    for member in (run_record, *other_records):
-        if member.problem:
-            raise UserError(f"{member.path}: not recorded, since its training has not ended: {member.problem}")
-    record = make_record(workdir, split, allow_dirty=allow_dirty, others=others)
-    lines = newest_evaluation(run_record, split, other_records).lines
-    if translations and not lines.is_file():
-        raise UserError(f"--translations: {lines}: no such file; evaluate the run again")
-    save(path, {"name": name, **record})
-    saved = lines_of(path, name)
-    saved.unlink(missing_ok=True)
-    if translations:
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(lines, saved)
 
 
 def _without_this_machine(part: Any) -> Any:
@@ -180,14 +141,14 @@ def table(records: dict[str, RunRecord]) -> str:
         scores = evaluation.scores
         # A run whose text is lower-cased never writes a capital: its scores with case would measure only case.
         cased = {key for key, signature in scores["signatures"].items() if "case:mixed" in signature}
-        left_out = cased if _lowers(record) else set()
+        left_out = cased if record.config["data"]["lowercase"] else set()
         readings = ["" if key in left_out else f"{scores[key]:.2f}" for key in COLUMNS.values()]
         rows.append(
             (
-                _linked(name, row, ".." / RECORDS / "runs.jsonl"),
+                Markdown(row.label(f"[{escape_markdown(name)}]({'..' / RECORDS / 'runs.jsonl'})")),
                 *readings,
                 f"{scores['params']:,}",
-                _seeds(record),
+                str(record.config["seed"]),
                 f"{record.device['kind']}, {record.device['cpus']}",
                 f"{record.minutes:.0f}",
             )
@@ -205,21 +166,6 @@ def as_row(record: RunRecord) -> RowRuns:
     (evaluation,) = record.evaluations
     scored = ScoredRun(record, evaluation.scores, evaluation.lines)
     return RowRuns([scored], missing="", notes=[])
-
-
-def _seeds(record: RunRecord) -> str:
-    """Returns the seed of a run; of an ensemble, the first one's, and how many there are."""
-    (evaluation,) = record.evaluations
-    seed = str(record.config["seed"])
-    return seed if evaluation.members == 1 else f"{seed}, first of {evaluation.members}"
-
-
-def _linked(name: str, row: RowRuns, file: Path) -> Markdown:
-    return Markdown(row.label(f"[{escape_markdown(name)}]({file})"))
-
-
-def _lowers(record: RunRecord) -> bool:
-    return record.config["data"]["lowercase"]
 
 
 def pages(records: Records) -> dict[Path, str]:
@@ -263,31 +209,27 @@ def record_runs(options: Any, file_of: Callable[[str], Path]) -> None:
     Raises:
       UserError: the flags do not go together, or the run cannot be recorded.
     """
-    if (options.workdir is None) != (options.name is None):
-        raise UserError("--workdir and --name go together")
-    if not README.is_file():  # before a record is written where nothing reads it
-        raise UserError(f"{README}: there is no such file here; run it in the project's folder, whose pages it writes")
+    check_name(options)
     if options.workdir is None:
         return
-    if not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
-        raise UserError(f"--name={options.name}: write, for example, base or table3-small/A1-seed0")
-    first, *others = folders("workdir", options.workdir)
-    for name, path in runs_of(folder("workdir", first), options.name).items():
+    for name, path in runs_of(folder("workdir", options.workdir), options.name).items():
         file = file_of(name)
         try:
-            write_record(
-                file,
-                path,
-                name,
-                options.split,
-                translations=options.translations,
-                allow_dirty=options.allow_dirty,
-                others=[folder("workdir", other) for other in others],
-            )
+            save(file, {"name": name, **make_record(path, options.split, allow_dirty=options.allow_dirty)})
         except UserError as error:
             if name == options.name:
                 raise
             print(f"left out: {error}", file=sys.stderr)  # one bad point must not hide the others
+
+
+def check_name(options: Any) -> None:
+    """Raises a `UserError` unless a run and a name for its record are given together, or neither, in our folder."""
+    if (options.workdir is None) != (options.name is None):
+        raise UserError("--workdir and --name go together")
+    if not README.is_file():  # before a record is written where nothing reads it
+        raise UserError(f"{README}: there is no such file here; run it in the project's folder, whose pages it writes")
+    if options.name and not re.fullmatch(r"[\w=,+-][\w=,.+-]*(/[\w=,+-][\w=,.+-]*)*", options.name):
+        raise UserError(f"--name={options.name}: write, for example, base or table3-small/A1-seed0")
 
 
 def main(argv: list[str]) -> None:
@@ -298,10 +240,9 @@ def main(argv: list[str]) -> None:
 
 def define_flags() -> None:
     """Defines the flags that say which run is recorded, and how."""
-    flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep; of an ensemble, its runs")
+    flags.DEFINE_string("workdir", None, "folder of a finished, evaluated run, or of a sweep")
     flags.DEFINE_string("name", None, "name of the record or, for a sweep, of what its records' names begin with")
     flags.DEFINE_enum("split", "test", ("test", "valid"), "split whose evaluation to record")
-    flags.DEFINE_bool("translations", False, "also save the translations, for paired tests")
     flags.DEFINE_bool("allow_dirty", False, "also record runs whose code cannot be checked out again; tables mark them")
 
 

@@ -61,22 +61,18 @@ def run_notes(rows: Mapping[str, RowRuns]) -> list[str]:
     return notes
 
 
-def caveat_notes(rows: dict[str, RowRuns]) -> list[str]:
+def caveat_notes(rows: Mapping[str, RowRuns]) -> list[str]:
     """Returns notes that name rows: with one seed only, and for each caveat the rows with its dagger."""
+    runs = {name: [seed.run for seed in row.scored] for name, row in rows.items()}
     notes: list[str] = []
-    lone = [name for name, row in rows.items() if len(row.scored) == 1]
+    lone = [name for name, of_row in runs.items() if len(of_row) == 1]
     if lone:
         notes.append(f"one seed, so no interval, and no difference is shown to be significant: {', '.join(lone)}")
-    return notes + dagger_notes(rows)
+    return notes + dagger_notes(runs)
 
 
-def dagger_notes(rows: dict[str, RowRuns]) -> list[str]:
-    """Returns for each caveat a note that names the rows with a dagger for it."""
-    return dagger_notes_on({name: [seed.run for seed in row.scored] for name, row in rows.items()})
-
-
-def dagger_notes_on(runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:
-    """Returns the notes of `dagger_notes`, given the runs of each row by its name."""
+def dagger_notes(runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Returns for each caveat a note that names the rows with a dagger for it, given the runs of each row."""
     names: dict[str, list[str]] = {}
     for name, of_row in runs.items():
         for caveat in dict.fromkeys(caveat for run in of_row for caveat in run.caveats):

@@ -401,11 +401,6 @@ def _objects(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, not_leaf: 
     case = DATIVE if "dat" in verb.frames else ACCUSATIVE
     plain = spec.plain or "put" in verb.frames
     objects.append(object_phrase(d, verb.objects, case, subject, not_leaf, plain))
-    cases = [DATIVE, case][-len(objects) :]  # of two objects the first is the recipient
-    for phrase, its_case in zip(reversed(objects), reversed(cases), strict=True):
-        if phrase.noun:
-            d.combinations.append((verb.infinitive, phrase.noun.en[0]))
-            d.combinations.append((phrase.noun.en[0], str(its_case)))
     return objects
 
 

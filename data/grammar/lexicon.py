@@ -94,9 +94,9 @@ class Pronoun(NamedTuple):
     agreement: int
 
 
-def table(name: str) -> list[dict[str, str]]:
-    """Returns the lines of the table `name` of `words/`, each by column; ValueError if one has too many or too few."""
-    header, *lines = (_WORDS / f"{name}.tsv").read_text("utf-8").splitlines()
+def table(name: str, folder: Path = _WORDS) -> list[dict[str, str]]:
+    """Returns the lines of the table `name`, each by column; ValueError if one has too many or too few."""
+    header, *lines = (folder / f"{name}.tsv").read_text("utf-8").splitlines()
     columns = header.split("\t")
     rows = []
     for line in lines:

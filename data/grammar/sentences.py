@@ -8,18 +8,12 @@ know, go, put, leave, light, when, if, you, it, her), other words of the sentenc
 decides the split, so no sentence of either language is in two splits. `I` and `you` occur only with auxiliaries, modals
 and a few verbs of thinking, which keeps the vocabulary small.
 
-Three more splits are for tests of what a model makes of the rules that it has learnt:
+Two more splits are for tests of what a model makes of the rules that it has learnt:
 
 | split | sentences |
 |---|---|
 | deeper | clauses inside clauses inside clauses; in train no clause is more than one level deep |
 | longer | 31 to 60 words a side; in train 3 to 30 |
-| unseen | a verb with an object, or an object in a case, that train_seen never has |
-
-train_seen is train without the sentences that have one of those combinations, a tenth of all there are.
-
-rich:train, rich:valid and rich:test are a harder corpus by the same rules: several thousand words by Zipf's law, with
-compounds and names (`rich.py`), and sentences whose words are decided from afar (`rich_rules.py`).
 """
 
 from collections.abc import Callable
@@ -27,8 +21,6 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from vaswani.data.grammar.lexicon import BASE, Lexicon
-from vaswani.data.grammar.rich import RICH
-from vaswani.data.grammar.rich_rules import RICH_RULES
 from vaswani.data.grammar.rules import DEEPER, LONGER, RULES, Sides
 from vaswani.data.grammar.syntax import Draft, Word
 from vaswani.data.trees.tree import Tree
@@ -36,7 +28,6 @@ from vaswani.data.trees.tree import Tree
 SPLITS = ("train", "valid", "test")
 _VALID_FROM = 80  # of 100 hash buckets: below it train, then valid
 _TEST_FROM = 90
-_HELD_OUT = 10  # of 100 combinations
 _LENGTHS = range(3, 31)  # words per side, without punctuation
 _LONGER_LENGTHS = range(31, 61)
 _PUNCTUATION = {",", ".", "?"}
@@ -92,16 +83,11 @@ def written(tokens: list[str]) -> str:
 
 def split_of(german: str) -> str:
     """Returns the split of a sentence, by a hash of its German in lower case."""
-    bucket = _bucket(german.lower())
+    digest = blake2b(german.lower().encode(), digest_size=8).digest()
+    bucket = int.from_bytes(digest, "little") % 100
     if bucket < _VALID_FROM:
         return "train"
     return "valid" if bucket < _TEST_FROM else "test"
-
-
-def _bucket(text: str) -> int:
-    """Returns a hash of the text in [0, 100)."""
-    digest = blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % 100
 
 
 def _words(tokens: list[str]) -> int:
@@ -116,25 +102,18 @@ def clause_depth(tree: Tree) -> int:
     return deepest + 1 if tree.label == "SBAR" else deepest
 
 
-def held_out(combination: tuple[str, str]) -> bool:
-    """Returns whether train_seen has no sentence with this verb and object, or with this object in this case."""
-    return _bucket(" ".join(combination)) < _HELD_OUT
-
-
-class _Split(NamedTuple):
+class Split(NamedTuple):
     """How the sentences of a split are drawn: again and again by one of the rules, until one is accepted."""
 
     rules: tuple[Callable[[Draft], Sides], ...] = RULES
     lengths: range = _LENGTHS
     bucket: str = ""  # what `split_of` must say
     depth: int = 0  # at least
-    unseen: bool | None = None  # whether it must have, or must not have, a combination that is held out
     lexicon: Lexicon = BASE
 
-    def accepts(self, d: Draft, tree: Tree, tokens: list[str], german: str) -> bool:
+    def accepts(self, tree: Tree, tokens: list[str], german: str) -> bool:
         return (
             self.bucket in ("", split_of(german))
-            and (self.unseen is None or self.unseen == any(map(held_out, d.combinations)))
             and _words(tokens) in self.lengths
             and _words(tree.leaves()) in self.lengths
             and (not self.depth or clause_depth(tree) >= self.depth)
@@ -142,41 +121,34 @@ class _Split(NamedTuple):
 
 
 _DRAWN = {
-    "train": _Split(bucket="train"),
-    "valid": _Split(bucket="valid"),
-    "test": _Split(bucket="test"),
-    "deeper": _Split(DEEPER, depth=2),
-    "longer": _Split(LONGER, _LONGER_LENGTHS),
-    "unseen": _Split(bucket="test", unseen=True),
-    "train_seen": _Split(bucket="train", unseen=False),
-    "rich:train": _Split(RICH_RULES, bucket="train", lexicon=RICH),
-    "rich:valid": _Split(RICH_RULES, bucket="valid", lexicon=RICH),
-    "rich:test": _Split(RICH_RULES, bucket="test", lexicon=RICH),
+    "train": Split(bucket="train"),
+    "valid": Split(bucket="valid"),
+    "test": Split(bucket="test"),
+    "deeper": Split(DEEPER, depth=2),
+    "longer": Split(LONGER, _LONGER_LENGTHS),
 }
 
 
-def lexicon_of(split: str) -> Lexicon:
-    """Returns the words that the sentences of a split are drawn from; raises KeyError for an unknown split."""
-    return _DRAWN[split].lexicon
-
-
 def pair(split: str, index: int, seed: int = 0) -> Example:
-    """Returns pair number `index` of a split: always the same; in no other split, but for train_seen and unseen.
+    """Returns pair number `index` of a split: always the same, and in no other split.
 
     Raises ValueError for an unknown split or a negative index.
     """
     if split not in _DRAWN or index < 0:
         raise ValueError(f"grammar:{split}: index {index}: the splits are {', '.join(_DRAWN)}, indices start at 0")
-    drawn = _DRAWN[split]
-    d = Draft(f"{seed}/{split}/{index}", drawn.lexicon)
+    return draw(_DRAWN[split], f"{seed}/{split}/{index}")
+
+
+def draw(split: Split, key: str) -> Example:
+    """Returns the pair of this key, which decides all that is random about it."""
+    d = Draft(key, split.lexicon)
     while True:
         d.links.clear()
-        d.combinations.clear()
-        tree, words = d.pick(drawn.rules)(d)
+        tree, words = d.pick(split.rules)(d)
         words = _without_surplus_commas(words)
         tokens = [word.text for word in words]
         german = written(tokens)
-        if drawn.accepts(d, tree, tokens, german):
+        if split.accepts(tree, tokens, german):
             return _example(d, tree, words, tokens, german)
 
 

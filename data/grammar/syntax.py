@@ -85,8 +85,7 @@ class Draft:
     """The random choices of one sentence, and the links recorded while it is built.
 
     Every choice is a digit, in a mixed radix, of a number hashed from the key, so the same key gives the same sentence
-    on every machine and Python. `links` holds (name, token, token) as objects until positions are known,
-    `combinations` (verb, object) and (object, case).
+    on every machine and Python. `links` holds (name, token, token) as objects until positions are known.
     """
 
     def __init__(self, key: str, lexicon: Lexicon = BASE) -> None:
@@ -95,7 +94,6 @@ class Draft:
         self.number = 0
         self.lexicon = lexicon
         self.links: list[tuple[str, Tree | Word, Tree | Word]] = []
-        self.combinations: list[tuple[str, str]] = []
 
     def below(self, n: int) -> int:
         """Returns a whole number in [0, n)."""

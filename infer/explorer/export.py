@@ -35,7 +35,7 @@ from vaswani.run.parameters import count_parameters, params_sha256
 TEMPLATE = Path(__file__).with_name("page.html")
 LARGEST = 10_000_000  # parameters: a browser needs a second for a sentence, and the file has 13 MB
 SMALL = 6_000_000  # bytes of parameters in base64, up to which a number of a matrix has 16 bits
-SENTENCES = 4_000  # of the corpus, from which the page knows words: more have no other, but in the rich grammar
+SENTENCES = 4_000  # of the corpus, from which the page knows words: more have no other
 _WORD = re.compile(r"[\w'-]+")
 # The fields that engine.js reads.
 FIELDS = (
@@ -217,7 +217,7 @@ def corpus_words(corpus: str) -> list[str]:
 
     A word that is also written with a small letter is not capitalised: it only began a sentence.
     """
-    if not re.fullmatch(r"grammar:[\w:]+(\{\w+,\w+\})?", corpus):
+    if not re.fullmatch(r"grammar:train(:\d+)?(:\{\w+,\w+\})?", corpus):
         return []
     sentences = islice(open_corpus(corpus).pairs(), SENTENCES)
     counts = Counter(word for pair in sentences for word in _WORD.findall(pair[0]))
@@ -257,13 +257,12 @@ def as_json(
     told = about(model_run, examples)
     sources = [example["source"] for example in told["examples"]]
     words = corpus_words(model_run.config.data.train)
-    has_all = "rich:" not in model_run.config.data.train
     return {
         "source": source or next(iter(sources), ""),
         "about": told
         | {
             "parameters": count_parameters(model_run.params),
-            "words": len(words) if has_all else 0,
+            "words": len(words),
             "bits": bits,
             "difference": largest_difference(model_run, rounded(model_run.params, bits), sources),
         },

@@ -8,12 +8,13 @@ import numpy as np
 from lab.contrast.pairs import Pairs, minimal_pairs, shown
 from lab.contrast.sentences import RELATIONS
 from lab.evaluation import evaluation_file
+from lab.grammar.sentences import RICH_SPLITS
 from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.files import write_json
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.perplexity import line_log_probs
-from vaswani.paper.heads.measure import direction
+from vaswani.paper.grammar_runs import direction
 from vaswani.read_json import read_json
 from vaswani.train.intervals import wilson
 from vaswani.train.table import Table, as_text, number
@@ -37,13 +38,16 @@ def _split(model_run: Run) -> str:
     """
     spec = model_run.config.data.test
     match = re.fullmatch(r"grammar:((?:rich:)?\w+)(?::\d+)?", spec)
-    if not match or direction(model_run):
+    of_file = re.fullmatch(r"tsv:(?:.*/)?rich-(\w+)\.tsv", spec)  # as `lab.corpora` proposes to name it
+    split = match[1] if match else f"rich:{of_file[1]}" if of_file else ""
+    if not split or direction(model_run):
         raise UserError(
             f"--workdir={model_run.workdir}: its data.test is {spec}; pairs are made of the built-in grammar, from "
             "English to German, as in grammar:test"
         )
-    open_corpus(spec)  # raises for a split that the grammar lacks
-    return match[1]
+    if split not in RICH_SPLITS:
+        open_corpus(spec)  # raises for a split that the grammar lacks
+    return split
 
 
 def measure(model_run: Run, pairs: Pairs) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from lab.contrast.sentences import RELATIONS, contrasts
-from vaswani.data.grammar import sentences as grammar
+from lab.grammar.sentences import lexicon_of, pair
 from vaswani.progress import Progress
 
 Band = tuple[int, int | None]
@@ -14,11 +14,11 @@ BANDS: tuple[Band, ...] = ((1, 2), (3, 4), (5, 7), (8, None))  # words: the firs
 @lru_cache(maxsize=1)
 def minimal_pairs(split: str, sentences: int, cases: int) -> Pairs:
     """Returns the first `cases` pairs of each relation and band that the first sentences of a split hold."""
-    lexicon = grammar.lexicon_of(split)
+    lexicon = lexicon_of(split)
     pairs: Pairs = {(relation, band): [] for relation in RELATIONS for band in BANDS}
     with Progress(f"reading grammar:{split}", "sentences", total=sentences) as progress:
         for index in progress.count(range(sentences)):
-            example = grammar.pair(split, index)
+            example = pair(split, index)
             for contrast in contrasts(example, lexicon):
                 cell = pairs[contrast.relation, band_of(contrast.distance)]
                 if len(cell) < cases:

@@ -13,7 +13,7 @@ from vaswani.files import write_json, write_text
 from vaswani.infer.evaluate.record import provenance
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
-from vaswani.paper.heads.measure import direction
+from vaswani.paper.grammar_runs import direction
 from vaswani.paper.markers import replace_block
 from vaswani.progress import Progress
 from vaswani.run.folder import as_json

@@ -7,7 +7,7 @@
 The commit of the record is cloned into DIR/code, by default in a temporary folder, and trained and evaluated there by
 this Python, with the packages that are installed now. On the same kind of processor and with the same packages the
 parameters are the same, bit for bit. Elsewhere rounding differs: the loss in nats, of which perplexity is the
-exponential, may then differ by the tolerance that the record states, by three standard deviations of its row's seeds if
+exponential, may then differ by 0.017 nats, by three standard deviations of its row's seeds if
 that is more, or by --tolerance. Where it differs by more the verdict is "NOT repeated" or, if the processors differ,
 "another processor". Other scores are printed, but not judged. The exit status is 0 if it does not differ by more, else
 1.
@@ -31,8 +31,6 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "folder to create for the code and the run; default: a temporary one")
-    flags.DEFINE_float(
-        "tolerance", None, "nats by which the loss may differ; default: the record's, or more", lower_bound=0.0
-    )
+    flags.DEFINE_float("tolerance", None, "nats by which the loss may differ; default: 0.017, or more", lower_bound=0.0)
     flags.DEFINE_bool("save", False, "add the verdict to lab/reproduce/repeated.jsonl, which lab.results prints")
     run(main)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from vaswani.paper.records import Records, RunRecord
-from vaswani.paper.rows import dagger_notes_on, identity, load, marked
+from vaswani.paper.rows import dagger_notes, identity, load, marked
 from vaswani.run.folder import as_json
 from vaswani.train.table import NOT_RUN, Table, number
 
@@ -122,7 +122,7 @@ def notes_on(rows: Mapping[str, Iterable[Validated]]) -> list[str]:
                 others = ", ".join(sorted(taken.others))
                 seed = taken.run.config["seed"]
                 notes.append(f"{name}, seed {seed}: {taken.run.label} is taken; not {others}")
-    return notes + dagger_notes_on(runs)
+    return notes + dagger_notes(runs)
 
 
 def _launched(run: RunRecord) -> str:

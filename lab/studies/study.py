@@ -79,6 +79,11 @@ def stages(file: str, folder: str) -> Commands:
     return [("stage choose", choose), ("stage test", sweep(f"{file}:test", folder))]
 
 
+def repeats(study: str, rows: Iterable[str], seed: int) -> Commands:
+    """Gives the command that repeats a recorded run of each row, where training no longer has the corpus."""
+    return [(row, f"python -m lab.reproduce {study}/{row}-seed{seed}") for row in rows]
+
+
 def table(name: str, title: str, head: str, columns: Mapping[str, Column], runs: Runs, notes: Iterable[str]) -> Table:
     """Makes a table with a line for each row, whose name stands below `head`; notes on the runs come last."""
     lines = [(row.label(key), *(cell(key, runs) for cell in columns.values())) for key, row in runs.items()]

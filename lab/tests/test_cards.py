@@ -33,8 +33,8 @@ from lab.studies.second.design import EQUIVALENT
 from tests.conftest import ROOT
 from tests.planted import head, plant, planted_config, scores
 from vaswani.paper.published import MULTI30K, TABLE3
-from vaswani.paper.records import Records, find_records
-from vaswani.paper.results import write_record
+from vaswani.paper.records import Records, find_records, save
+from vaswani.paper.results import make_record
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables import table2, table3
 from vaswani.paper.tables.trend import Correlation
@@ -93,7 +93,7 @@ def test_a_comparison_of_rows_has_its_numbers_and_where_they_come_from(
         plant_each(runs, layers.ROWS.configs[mixer], np.exp(values).tolist(), "perplexity")
     for run in sorted(runs.iterdir()):
         name = f"layers/{run.name[-16:]}"
-        write_record(folder / "records.jsonl", run, name, "test", translations=False, allow_dirty=False)
+        save(folder / "records.jsonl", {"name": name, **make_record(run)})
     monkeypatch.setattr(card, "RECORDS", (tmp_path / "none", folder))
     made = of_all_studies(find_records(folder))
     found = about(made, "restricted layers are worse")
@@ -452,7 +452,7 @@ def test_what_cannot_be_repeated_says_why_and_is_marked(tmp_path: Path, monkeypa
     launches["launches"][0]["git"]["dirty"] = True
     (run / "run.json").write_text(json.dumps(launches))
     folder = tmp_path / "records"
-    write_record(folder / "runs.jsonl", run, "multi30k", "test", translations=False, allow_dirty=True)
+    save(folder / "runs.jsonl", {"name": "multi30k", **make_record(run, allow_dirty=True)})
     monkeypatch.setattr(card, "RECORDS", (folder,))
     found = about(of_tables.cards(find_records(folder)), "reaches the published BLEU with a recipe")
     assert found.command == "not repeatable: the code had uncommitted changes"

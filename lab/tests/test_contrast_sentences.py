@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from lab.contrast.sentences import RELATIONS, contrasts
+from lab.grammar.sentences import lexicon_of, pair
+from lab.grammar.words import RICH
 from vaswani.data.grammar.lexicon import BASE
-from vaswani.data.grammar.rich import RICH
-from vaswani.data.grammar.sentences import Example, Links, lexicon_of, pair
+from vaswani.data.grammar.sentences import Example, Links
 from vaswani.data.trees.tree import Tree
 
 

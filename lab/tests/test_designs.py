@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.scan import pairs
 from lab.studies.g2p import design as g2p
 from lab.studies.scan_length import design as scan_length
 from vaswani.data.corpora import CORPORA, FOLDER
 from vaswani.data.plans import pack_plan
-from vaswani.data.scan import pairs
 
 
 def test_an_update_of_the_runs_by_length_has_as_many_commands_as_their_design_says() -> None:

@@ -13,7 +13,7 @@ from lab import cards
 from lab.command import commands, make
 from lab.studies.index import STUDIES, studies
 from tests.conftest import ROOT
-from vaswani.paper.records import Records
+from vaswani.paper.records import Records, find_records
 from vaswani.paper.rows import load
 from vaswani.train.table import as_text
 
@@ -59,10 +59,17 @@ def test_the_command_of_a_row_has_a_seed_that_its_study_counts() -> None:
     checked: set[str] = set()
     for study, row, command in commands().rows:
         if study in counted and not row.startswith("stage "):
-            seed = re.search(r" --config\.seed=(\d+) && ", command)
-            assert seed and int(seed[1]) in counted[study], (study, row, command)
+            seed = re.search(r" --config\.seed=(\d+) && |-seed(\d+)$", command)
+            assert seed and int(seed[1] or seed[2]) in counted[study], (study, row, command)
             checked.add(study)
     assert checked == counted.keys()
+
+
+def test_a_command_that_repeats_a_record_names_one_that_there_is() -> None:
+    names = re.findall(r"python -m lab\.reproduce (\S+)", as_text(commands()))
+    assert {name.partition("/")[0] for name in names} == {"scan", "scan_length", "distance", "second"}
+    known = {run.record for run in find_records(ROOT / "lab" / "studies").runs}
+    assert not {*names} - known
 
 
 def lab(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -114,7 +114,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def given(workdir: Path, name: str) -> Any:
-    return SimpleNamespace(workdir=str(workdir), name=name, split="test", translations=False, allow_dirty=False)
+    return SimpleNamespace(workdir=str(workdir), name=name, split="test", allow_dirty=False)
 
 
 def planted(folder: Path, seed: int) -> Path:

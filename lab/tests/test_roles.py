@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from lab.heads.measure import measure_heads
 from lab.roles import roles_of
 from vaswani.infer.explorer.export import ROLES, measured_roles
 from vaswani.infer.runs import open_run
-from vaswani.paper.heads.measure import measure_heads
 
 
 def role(low: float, **bounds: float) -> dict:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from lab.scan import SPLITS
 from lab.studies.g2p import design as g2p
 from lab.studies.layers.design import D_FF
 from lab.studies.layers.design import get_config as layers
@@ -16,7 +17,6 @@ from tests.repo.test_configs import check_parameters
 from tests.slow import slow_but
 from vaswani.configs.ablations import ROWS
 from vaswani.configs.ablations import get_config as ablation
-from vaswani.data.scan import SPLITS
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3
 from vaswani.tasks.config import model_config

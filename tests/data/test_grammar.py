@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
+from hashlib import sha256
 from multiprocessing import get_context
 from typing import Any
 
@@ -31,6 +32,15 @@ GOLDEN: list[tuple[str, str]] = [
 ]
 
 
+PINNED = {  # of the first 40 pairs: recorded results depend on them
+    "train": "7596e220ae7dd26f",
+    "valid": "7afdb3d32f8a9457",
+    "test": "8a0444de01e40d49",
+    "deeper": "56f188d718f2c8f2",
+    "longer": "42843ce7401f8e8a",
+}
+
+
 def texts(split: str, index: int) -> tuple[str, str]:
     example = pair(split, index)
     return example.english, example.german
@@ -55,6 +65,16 @@ def sentences(split: str) -> list[tuple[str, str]]:
 def test_golden_pairs() -> None:
     """On a deliberate change of the grammar, replace GOLDEN with what this prints."""
     assert [(e.english, e.german) for e in (pair("train", index) for index in range(5))] == GOLDEN
+
+
+def test_every_split_is_as_ever() -> None:
+    with get_context("spawn").Pool(2) as pool:
+        assert dict(zip(PINNED, pool.map(digest, PINNED), strict=True)) == PINNED
+
+
+def digest(split: str) -> str:
+    pairs = "".join("{}\t{}\n".format(*texts(split, index)) for index in range(40))
+    return sha256(pairs.encode()).hexdigest()[:16]
 
 
 def test_every_argument_matters_and_repeats() -> None:
@@ -108,24 +128,11 @@ def test_deeper_is_deeper_and_longer_is_longer_than_any_training_sentence() -> N
 def test_hard_splits_use_the_words_of_training_and_agree_with_it() -> None:
     """Also that english determines german there, and each German word is aligned."""
     vocabulary = {token.lower() for example in sample() for token in example.german_tokens}
-    for split in ("deeper", "longer", "unseen"):
+    for split in ("deeper", "longer"):
         examples = hard_sentences(split)
         assert {token.lower() for example in examples for token in example.german_tokens} <= vocabulary
         assert len({example.english for example in examples}) == len({example.german for example in examples}) > 45
         assert examples[:3] == [pair(split, index) for index in range(3)]
-
-
-@pytest.mark.slow
-def test_train_seen_never_has_a_combination_that_unseen_has() -> None:
-    """A bag is one of the objects that are held out, whatever the verb."""
-    bag = re.compile(r" (buy|buys|bought|sell|sells|sold|find|finds|found) (the|a) bags?\b")
-    found = {
-        split: sum(bag.search(english) is not None for english, _ in in_parallel(texts, split, 3_000))
-        for split in ("train", "train_seen", "unseen")
-    }
-    assert found["train"] > 2
-    assert found["train_seen"] == 0
-    assert found["unseen"] > 10
 
 
 def test_other_processes_agree() -> None:

@@ -120,9 +120,7 @@ def test_tsv(tmp_path: Path) -> None:
 
 
 def test_unknown_schemes_suggest_the_nearest() -> None:
-    assert error("gramar:train").endswith(
-        "grammar:, text:, tsv:, parquet:, tfds:, trees:, scan:; did you mean grammar:?"
-    )
+    assert error("gramar:train").endswith("grammar:, text:, tsv:, parquet:, tfds:, trees:; did you mean grammar:?")
     assert "unknown scheme; the known ones are" in error("corpus.en")
 
 

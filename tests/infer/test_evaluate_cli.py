@@ -253,7 +253,7 @@ def test_scores_that_need_memory_come_before_the_search(
         (("--split=test", "--source=x"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--split=test", "--corpus=grammar:deeper"), "give one of --split=test, --corpus=SPEC, or both"),
         (("--corpus=",), "corpus '': unknown scheme"),
-        (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, train_seen, deeper, longer, unseen"),
+        (("--corpus=grammar:deepest",), "SPLIT one of train, valid, test, deeper, longer"),
         (("--corpus=lines:{d}/tiny.en",), "it is monolingual; this run needs pairs, as in tsv:FILE"),
         (("--corpus=lines:{d}/tiny.en", "--output=out"), r"^lines:.*tiny\.en is a text, which is not translated: give"),
         (("--corpus=lines:{d}/tiny.en", "--beam=2"), "tiny.en is a text, which is not translated: give"),

@@ -15,7 +15,6 @@ from vaswani.paper.records import (
     EVALUATION,
     LAUNCH,
     SCORES,
-    TOLERANCE,
     Records,
     find_records,
     read_run,
@@ -154,34 +153,6 @@ def test_values_that_no_run_has_leave_it_out(
     assert (records.runs, records.notes) == ([], [f"left out: {path}: damaged: {message}"])
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (float("nan"), "tolerance is nan; it must be a finite number of nats, at least 0"),
-        (float("inf"), "tolerance is inf; it must be a finite number of nats, at least 0"),
-        (-0.1, "tolerance is -0.1; it must be a finite number of nats, at least 0"),
-        ("0.1", 'tolerance is "0.1"; it must be a number'),
-        (True, "tolerance is true; it must be a number"),
-    ],
-    ids=str,
-)
-def test_a_tolerance_that_is_none_leaves_the_record_out(tmp_path: Path, value: object, message: str) -> None:
-    run = planted(tmp_path / "run", 7.0)
-    for changes in ({"name": "before"}, {"tolerance": value}, {"name": "after"}):
-        write_record(tmp_path / "A1.jsonl", run, **changes)
-    records = find_records(tmp_path)
-    assert [found.label for found in records.runs] == [str(run)], "none of the file"
-    assert records.notes == [f"left out: {tmp_path}/A1.jsonl: damaged in A1: {message}"]
-
-
-def test_a_record_states_its_tolerance_and_an_older_one_has_the_default(tmp_path: Path) -> None:
-    run = planted(tmp_path / "run", 7.0)
-    write_record(tmp_path / "old.jsonl", run)
-    write_record(tmp_path / "young.jsonl", run, tolerance=0.5)
-    found = {run.label: run.tolerance for run in find_records(tmp_path).runs}
-    assert found == {"old": TOLERANCE, "young": 0.5, str(run): TOLERANCE}
-
-
 def test_a_record_that_is_written_twice_replaces_its_line_and_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "new" / "table.jsonl"
     for name, value in (("b", 1), ("c", 2), ("a", 3), ("b", 4)):
@@ -263,16 +234,18 @@ def test_a_run_whose_patience_has_ended_has_made_all_of_its_updates(
     ends = [60 * epoch for epoch in range(1, validated + 1)]
     last = scores(config, "test", 40.0, step=ends[-1], checkpoints=ends[-10:])
     run = plant(tmp_path / "run", config, last, steps=ends[-1] - 5, validations=[(step, 9.0) for step in ends])
-    recorded = recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **make_record(run)})
+    whole = [(60 * epoch, 9.0) for epoch in range(1, 12)]
+    record = make_record(plant(tmp_path / "whole", config, last, steps=whole[-1][0] - 5, validations=whole))
+    record["training"] |= {"steps": ends[-1], "validations": record["training"]["validations"][:validated]}
+    recorded = recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **record})
     for found in (read_run(run), recorded):
         assert found.steps == ends[-1]
         row = row_runs(Records([found], [], [], []), name, "test")
         assert row.values("sacrebleu") == expected
         assert row.missing == ("" if expected else "unfinished")
-    damaged = make_record(run)
-    del damaged["training"]["validations"][0]["nll"]
+    del record["training"]["validations"][0]["nll"]
     with pytest.raises(UserError, match=r"seeds.jsonl: damaged: .*nll"):
-        recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **damaged})
+        recorded_run(tmp_path / "seeds.jsonl", {"name": "seed0", **record})
 
 
 @pytest.mark.parametrize(

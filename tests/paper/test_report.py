@@ -7,17 +7,16 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.planted import plant, planted_config, scores
 from vaswani.configs.ablations import WHY
-from vaswani.errors import UserError
-from vaswani.paper import figures
 from vaswani.paper.__main__ import TABLES
-from vaswani.paper.command import draw, make
+from vaswani.paper.command import make, show
 from vaswani.paper.launch import commands
-from vaswani.paper.records import Records, find_records, newest_with_checkpoints
+from vaswani.paper.records import Records
 from vaswani.paper.rows import load
 from vaswani.train.table import as_text
 
@@ -34,27 +33,14 @@ def planted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_figures_are_drawn_by_the_newest_complete_run_that_translates(planted: Path) -> None:
-    with pytest.raises(UserError, match="--runs=x: no complete run in it that translates and has its checkpoints"):
-        draw(find_records(planted), planted / "figures", "x")
-    (planted / "A1 0" / "checkpoints").mkdir()
-    config = planted_config("configs/base.py:en-de:small")
-    (plant(planted / "z unfinished", config, steps=1) / "checkpoints").mkdir()
-    (plant(planted / "text", planted_config("configs/language_model.py")) / "checkpoints").mkdir()
-    (plant(planted / "trees", planted_config("configs/parsing.py:small")) / "checkpoints").mkdir()
-    drawer = newest_with_checkpoints(find_records(planted))
-    assert drawer is not None and drawer.path == planted / "A1 0"
-
-
-def test_table_1_is_drawn_beside_the_figures(
-    planted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (planted / "A1 0" / "checkpoints").mkdir()
-    monkeypatch.setattr(figures, "figures", lambda workdir, output: [])
-    records = find_records(planted, ROOT / "paper" / "records")
-    draw(records, planted, "x")
-    assert capsys.readouterr().out == f"{planted}/table1.svg\n"
-    assert (planted / "table1.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
+def test_table_1_is_drawn_beside_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plot = tmp_path / "table1.svg"
+    options = SimpleNamespace(
+        runs=str(ROOT / "paper" / "records"), plot=str(plot), commands=False, markdown=False, csv=False
+    )
+    show("table1", options)
+    assert "Table 1: layer types" in capsys.readouterr().out
+    assert plot.read_text(encoding="utf-8").rstrip().endswith("</svg>")
 
 
 def test_every_command_names_a_config_that_there_is() -> None:
@@ -89,19 +75,20 @@ def test_the_command_prints_every_table_of_the_committed_records() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["table9"], f"table9: give one of {', '.join(TABLES)}, figures, all; --help explains"),
-        (["layers"], f"layers: give one of {', '.join(TABLES)}, figures, all; --help explains"),
+        (["table9"], f"table9: give one of {', '.join(TABLES)}, all; --help explains"),
+        (["layers"], f"layers: give one of {', '.join(TABLES)}, all; --help explains"),
         (["table2", "--csv", "--markdown"], "--markdown and --csv: give one of them"),
         (
             ["table3", "--runs=s3://bucket/runs"],
             "--runs=s3://bucket/runs: this is a URL; only gs:// and mounted",
         ),
         (
-            ["figures", "--output=s3://bucket/x"],
-            "--output=s3://bucket/x: this is a URL; only gs:// and mounted",
+            ["table1", "--plot=s3://bucket/x.svg"],
+            "--plot=s3://bucket/x.svg: this is a URL; only gs:// and mounted",
         ),
+        (["table2", "--plot=x.svg"], "--plot=x.svg: only table1 is drawn there"),
     ],
-    ids=["table", "study", "forms", "runs", "output"],
+    ids=["table", "study", "forms", "runs", "plot", "drawn"],
 )
 def test_a_mistake_is_one_line(arguments: list[str], error: str) -> None:
     done = paper(*arguments)

@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.planted import head, plant, planted_config, scores
 from vaswani.errors import UserError
 from vaswani.paper import provenance, results
 from vaswani.paper.provenance import DIRTY
-from vaswani.paper.records import PARSING, TOLERANCE, find_records, read_run
+from vaswani.paper.records import PARSING, find_records, read_run, save
 from vaswani.paper.rows import row_runs
 from vaswani.paper.tables.paired import read_lines_of
 from vaswani.run import folder
@@ -67,7 +66,6 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert record["evaluation"] == evaluations[1]  # neither the first nor the last by name
     assert record["translations_sha256"] == hashlib.sha256(b"Der Hund\n").hexdigest()
     assert record["caveats"] == []
-    assert record["tolerance"] == TOLERANCE
     training = record["training"]
     assert (training["steps"], training["minutes"]) == (config["steps"], 30.0)
     assert [one["step"] for one in training["validations"]] == [config["steps"] // part for part in (4, 2, 1)]
@@ -81,60 +79,9 @@ def test_a_record_holds_the_newest_evaluation_and_the_last_update(tmp_path: Path
     assert results.make_record(run)["evaluation"]["time"] == "2026-01-04"
 
 
-def write(
-    run: Path,
-    name: str,
-    split: str = "test",
-    *,
-    translations: bool = False,
-    allow_dirty: bool = False,
-    others: Sequence[Path] = (),
-) -> None:
+def write(run: Path, name: str, split: str = "test", *, allow_dirty: bool = False) -> None:
     """Writes the record NAME of a run into its file."""
-    results.write_record(
-        results.file_of(name), run, name, split, translations=translations, allow_dirty=allow_dirty, others=others
-    )
-
-
-def test_an_ensemble_is_recorded_apart_from_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = planted_config(A1, seed=1)
-    both = [
-        scores(config, "test", 7.0, params_sha256="a"),
-        scores(config, "test", 8.0, members=["a", "b"], time="2026-01-02"),
-    ]
-    run = plant(tmp_path / "run", config, *both)
-    second, third = (
-        plant(tmp_path / name, planted_config(A1, seed=seed), scores(config, "test", 7.0, params_sha256=name))
-        for seed, name in ((2, "b"), (3, "c"))
-    )
-    assert results.make_record(run)["evaluation"]["sacrebleu"] == 7.0
-    together = results.make_record(run, others=[second])
-    assert together["evaluation"]["sacrebleu"] == 8.0
-    assert together["training"]["minutes"] == 2 * results.make_record(run)["training"]["minutes"] > 0
-    for others in ([third], [second, third], [run]):
-        with pytest.raises(
-            UserError, match=r"no evaluation of the test split by the ensemble of these runs; run python"
-        ):
-            results.make_record(run, others=others)
-    unscored = plant(tmp_path / "unscored", config)
-    with pytest.raises(UserError, match=r"unscored: no evaluation of the test split"):
-        results.make_record(run, others=[unscored])
-    monkeypatch.chdir(tmp_path)
-    for name, others in (("of1", []), ("of2", [second])):
-        write(run, name, others=others)
-    found = find_records(results.RECORDS)
-    for members, value in ((1, [7.0]), (2, [8.0]), (3, [])):
-        assert row_runs(found, A1, "test", members=members).values("sacrebleu") == value
-    recorded = results.translation_records(found.runs)
-    assert recorded.keys() == {"of1", "of2"}
-    assert " 1, first of 2 " in results.table(recorded)
-    launch(second, git={"commit": head(), "dirty": True})
-    with pytest.raises(UserError, match=r"b: not recorded, since the code had uncommitted changes"):
-        results.make_record(run, others=[second])
-    assert results.make_record(run, others=[second], allow_dirty=True)["caveats"] == read_run(second).caveats
-    (run / "evaluations" / "test-1.json").write_text(json.dumps({**both[1], "members": "two"}))
-    with pytest.raises(UserError, match="damaged: members"):
-        read_run(run)
+    save(results.file_of(name), {"name": name, **results.make_record(run, split, allow_dirty=allow_dirty)})
 
 
 def test_a_run_whose_code_is_lost_is_refused_or_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,26 +146,28 @@ def test_a_damaged_record_stops_the_pages_in_one_line(tmp_path: Path, monkeypatc
         results.pages(find_records(results.RECORDS))
 
 
-def test_a_record_of_a_table_is_in_its_file_and_may_keep_translations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_of_a_table_is_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = planted_config(A1)
     run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"--translations: .*valid-0.txt: no such file; evaluate the run again"):
-        write(run, "table3-small/A1-seed0", "valid", translations=True)
-    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
-    write(run, "table3-small/A1-seed0", "valid", translations=True)
+    write(run, "table3-small/A1-seed0", "valid")
     records = find_records(results.RECORDS)
     (one,) = row_runs(records, A1, "valid").scored
     assert (one.run.path, one.run.record) == (results.RECORDS / "table3-small.jsonl", "table3-small/A1-seed0")
-    assert one.lines == results.RECORDS / "table3-small" / "A1-seed0.txt"
     assert one.scores == scores(config, "valid", 7.0)
     assert [record["step"] for record in one.run.validations] == [config["steps"] // part for part in (4, 2, 1)]
-    assert read_lines_of(one) == ["Der Hund schläft."]
+    assert read_lines_of(one) is None
     assert results.translation_records(records.runs) == {}, "the README shows what is in runs.jsonl"
+
+
+def test_an_evaluation_of_a_run_has_its_translations(tmp_path: Path) -> None:
+    config = planted_config(A1)
+    run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
+    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
+    (one,) = row_runs(find_records(tmp_path), A1, "valid").scored
+    assert read_lines_of(one) == ["Der Hund schläft."]
     one.lines.write_bytes(b"\xff\n")
-    with pytest.raises(UserError, match=r"A1-seed0.txt: damaged, not UTF-8"):
+    with pytest.raises(UserError, match=r"valid-0.txt: damaged, not UTF-8"):
         read_lines_of(one)
 
 
@@ -242,24 +191,6 @@ def test_the_readme_passes_over_what_is_no_translation(tmp_path: Path, monkeypat
     records = find_records(results.RECORDS)
     assert len(records.runs) == 1 and records.notes == []
     assert results.translation_records(records.runs) == {}
-
-
-def test_a_new_record_does_not_keep_the_translations_of_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = planted_config(A1)
-    run = plant(tmp_path / "run", config, scores(config, "valid", 7.0))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"no such file; evaluate the run again"):
-        write(run, "x", "valid", translations=True)
-    assert not results.RECORDS.exists(), "a record without the lines that were asked for"
-    (run / "evaluations" / "valid-0.txt").write_text("Der Hund schläft.\n", encoding="utf-8")
-    write(run, "x", "valid", translations=True)
-    write(run, "y", "valid", translations=True)
-    assert (results.RECORDS / "x.txt").exists()
-    write(run, "x", "valid")
-    assert [file.name for file in sorted(results.RECORDS.iterdir())] == ["runs.jsonl", "y.txt"]
-    assert [found.record for found in find_records(results.RECORDS).runs] == ["x", "y"]
 
 
 def test_the_repository_around_an_installed_copy_is_not_the_codes(
@@ -293,7 +224,7 @@ def test_records_are_made_in_the_projects_folder_alone(
 
     config = planted_config(A1)
     plant(tmp_path / "run", config, scores(config, "test", 7.0))
-    given = {"workdir": workdir, "name": name, "split": "test", "translations": False, "allow_dirty": True}
+    given = {"workdir": workdir, "name": name, "split": "test", "allow_dirty": True}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "flags", SimpleNamespace(FLAGS=SimpleNamespace(**given)))
     with pytest.raises(UserError, match=r"README\.md: there is no such file here; run it in the project's folder"):

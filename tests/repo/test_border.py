@@ -111,11 +111,10 @@ def test_whole_numbers() -> None:
     ]
 
 
-def test_the_folder_of_the_figures_is_checked_before_the_runs_are_read(
+def test_the_file_of_the_figure_is_checked_before_the_runs_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "find_records", lambda folder: pytest.fail("too late"))
-    (tmp_path / "file").touch()
-    flags = {"output": str(tmp_path / "file"), "runs": str(tmp_path)}
-    with pytest.raises(UserError, match=r"^--output=.*is a file; name a folder"):
-        command.show("figures", SimpleNamespace(**flags))
+    flags = {"plot": str(tmp_path / "table1.txt"), "runs": str(tmp_path)}
+    with pytest.raises(UserError, match=r"^--plot=.*table1\.txt"):
+        command.show("table1", SimpleNamespace(**flags))

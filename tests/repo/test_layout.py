@@ -269,10 +269,11 @@ def test_a_config_is_a_document_that_loads() -> None:
     for path in CONFIGS:
         docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
         command = f"--config={place_of(path)}"
-        # A study may train by a file of its own beside the design.
+        # A study may train by a separate file beside the design, or repeat its records with the code of their time.
         own = path.with_name("train.py")
         module = ".".join(own.relative_to(ROOT).with_suffix("").parts)
         has_own = own.exists() and f"python -m {module} " in docstring
+        has_own |= f"python -m lab.reproduce {path.parent.name}/" in docstring
         if not has_own and not re.search(rf"python -m train(\.sweep)? .*{re.escape(command)}", docstring):
             wrong.append(
                 f"{place_of(path)}: the docstring must give the exact command (`python -m train {command} ...`)"

@@ -30,7 +30,7 @@ NOTEBOOKS = build.SOURCES
 LARGEST = 500_000  # bytes of an .ipynb file
 NUMBER = re.compile(r"[+−-]?\d[\d.,]*(e[+-]\d+)?")
 RULE = re.compile(r"-{2,}")  # under a table's head, as wide as its numbers
-LEARNED = re.compile(r"(?<=translation: ).*|(?<=above every baseline: ).*| ?\*(?=\s|$)")  # differs from run to run
+LEARNED = re.compile(r"(?<=translation: ).*")  # differs from run to run
 
 
 def ids(path: Path) -> str:
@@ -76,12 +76,9 @@ def test_attention_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
     needed("ipykernel")  # and with it IPython
     monkeypatch.setattr(figures, "SEARCHED", 60)
     folder = tiny.write_grammar_run(tmp_path / "run")
-    _, shown = execute("3_attention_maps", monkeypatch, WORKDIR=folder, SENTENCES=2, CASES=0)
-    assert shown == 4
-    printed = capsys.readouterr().out
-    assert (
-        "alignment error rate" in printed and "above every baseline" in printed and "without the best head" in printed
-    )
+    _, shown = execute("3_attention_maps", monkeypatch, WORKDIR=folder)
+    assert shown == 2
+    assert "translation: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("rows", [(), ("base",), ("base", "A1", "E")])
@@ -200,7 +197,7 @@ def test_a_notebook_prints_and_draws_what_was_committed(path: Path, tmp_path: Pa
         needed(package)
     environment = {}
     if path.stem == "3_attention_maps":
-        environment = {"WORKDIR": str(tiny.write_grammar_run(tmp_path / "run")), "SENTENCES": "120", "CASES": "10"}
+        environment = {"WORKDIR": str(tiny.write_grammar_run(tmp_path / "run"))}
     executed = json.loads(build.built(path, **environment))["cells"]
     for now, before in zip(executed, committed(path), strict=True):
         assert outline(now) == outline(before), as_percent(before)

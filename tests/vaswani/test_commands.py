@@ -401,10 +401,3 @@ def test_cells_without_a_translation_are_explained_by_their_lines(capsys: pytest
 )
 def test_why_a_translation_is_empty(best: Hypothesis, why: str) -> None:
     assert why in why_empty(Translation((best,)))
-
-
-def test_a_flag_that_may_be_repeated_says_so_once() -> None:
-    done = subprocess.run([sys.executable, "-m", "paper.heads", "--help"], capture_output=True, text=True, cwd=ROOT)
-    text = " ".join(done.stdout.split())
-    assert "--workdir: folder of the run, or a bundled model" in text
-    assert text.count("repeat this option to specify a list of values") == 1

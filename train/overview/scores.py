@@ -39,7 +39,7 @@ def evaluations(run: FoundRun) -> dict[Condition, Scores]:
     for path in sorted((run.path / "evaluations").glob("*.json")):
         record = read_json(path, dict)
         if not {"split", "time", "signatures"} <= record.keys():
-            continue  # of another command, such as paper.heads
+            continue  # of another command
         if "members" in record:
             record["members"] = len(record["members"])
         condition = tuple(setting(record.get(name, "")) for name in _CONDITIONS)

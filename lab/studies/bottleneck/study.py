@@ -6,12 +6,13 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import NEITHER, Card, Claim, Verdict, between, compare
+from lab.drawing import curve
 from lab.studies.bottleneck.design import CHOSEN, KINDS, RATES
 from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, chosen, configs, count_seeds, mean, mean_cost, stages, table
 from lab.studies.two_stages import SEEDS
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed

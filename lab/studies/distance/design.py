@@ -33,13 +33,11 @@ The design, fixed before the first run (a pilot of attention with seed 99 chose 
   LSTM does not. All have encoder-decoder attention, which helps whatever cannot look back. With rates of their own the
   LSTM and the convolution are still a little better than attention, as there.
 
-    python -m train.sweep --config=lab/studies/distance/design.py:choose --workdir=runs/distance-choose  # stage 1
-    python -m train.sweep --config=lab/studies/distance/design.py:test --workdir=runs/distance      # stage 2
-    python -m train --config=lab/studies/distance/design.py:recurrent --workdir=runs/recurrent      # one run
-    python -m infer --workdir=RUN --split=valid                              # each of stage 1, for its record
-    python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
-    python -m lab.contrast --workdir=RUN                                                            # and then the pairs
-    python -m lab distance --runs=runs --plot=distance.svg                 # the rates chosen, and the verdict
+The runs read `grammar:rich`, a corpus that training no longer has (`lab/corpora.py`), so a run is repeated with the
+code of its time; the records of stage 2 also have what `python -m lab.contrast` measured.
+
+    python -m lab.reproduce distance/recurrent-seed1
+    python -m lab distance --plot=distance.svg                             # the rates chosen, and the verdict
 """
 
 from typing import Any

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, between, compare
 from lab.contrast.pairs import BANDS, Band, shown
 from lab.contrast.sentences import RELATIONS
+from lab.drawing import curve
 from lab.studies.choice import stage_1
 from lab.studies.distance.design import CHOSEN, OPTIONS, SEEDS, STEPS
 from lab.studies.layers.design import D_FF
@@ -26,10 +27,10 @@ from lab.studies.study import (
     mean,
     mean_cost,
     minus,
-    stages,
+    repeats,
     table,
 )
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested
@@ -214,8 +215,5 @@ STUDY = Study(
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[
-        *stages(FILE, "distance"),
-        *ROWS.commands(" && python -m lab.contrast --workdir=runs/distance-ROW"),
-    ],
+    commands=repeats("distance", ROWS.configs, SEEDS[0]),
 )

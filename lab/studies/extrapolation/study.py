@@ -7,12 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import MARGIN, Card, Claim, compare
+from lab.drawing import curve
 from lab.studies.extrapolation.design import LENGTH, POSITIONS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Commands, Rows, Runs, Study, configs, count_seeds, mean_cost, table
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns, load
 from vaswani.paper.tables.trend import INTERVAL, differences_by_seed

@@ -6,10 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import Card, Claim, Verdict, compare
+from lab.drawing import curve
 from lab.studies.forcing.design import POSITIONS, ROWS, SEEDS
 from lab.studies.plots import legend
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import differences_by_seed

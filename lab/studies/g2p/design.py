@@ -1,6 +1,6 @@
 """Pronunciation: letters in, phones out, in the ten languages of SIGMORPHON 2021, task 1, of 8,000 training words each.
 
-Published: word error rate on test of an ensemble of neural transducers, `G2P` in paper/published.py; mean 10.64
+Published: word error rate on test of an ensemble of neural transducers, `G2P` in lab/published.py; mean 10.64
            (Ashby et al. 2021).
 Ours:  not met: 13.17 with ensembles of three, and 13.76 +- 0.27 with single models.
        Seed 1 of Dutch and of Bulgarian had 17.4 and 22.5 (the records of commit a68cb6c), 2.7 and 4.2 points above the

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from lab.cards.card import OPEN, Card, Claim, Verdict, measure, met, verdict_by_number
+from lab.published import G2P
 from lab.studies.g2p.design import CHOSEN, LANGUAGES, LONGER, LONGER_LANGUAGES, OPTIONS, PILOT, UPDATES
 from lab.studies.plots import draw_seeds
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean_cost, stages, table, with_seeds
 from lab.studies.two_stages import SEEDS
 from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.launch import sweep
-from vaswani.paper.published import G2P
 from vaswani.paper.records import Records, RunRecord
-from vaswani.paper.rows import RowRuns, dagger_notes_on, marked, row_runs
+from vaswani.paper.rows import RowRuns, dagger_notes, marked, row_runs
 from vaswani.paper.tables.cost import cost
 from vaswani.train.intervals import wilson
 from vaswani.train.table import NOT_RUN, Table, number, spread
@@ -167,7 +167,7 @@ def stage_1(records: Records) -> Table:
     head = ("language", *(f"word errors % on validation, dropout: {dropout}" for dropout in OPTIONS), "chosen")
     line = marked(PILOT, runs), *shown, str(CHOSEN)
     notes = [f"one run of seed 0 with each; the choice is recorded in {FILE} before stage 2"]
-    notes += dagger_notes_on({PILOT: runs})
+    notes += dagger_notes({PILOT: runs})
     return Table("g2p-stage-1", f"{TITLE}, stage 1", head, [line], notes)
 
 
@@ -194,7 +194,7 @@ def longer(records: Records) -> Table:
     notes = [
         f"verdict on longer training: {verdict_on_longer(gains)}",
         "seed 1 of each; in brackets Wilson's 95 % interval for the number of words",
-        *dagger_notes_on(runs),
+        *dagger_notes(runs),
     ]
     return Table("g2p-longer", f"{TITLE}, longer training", head, lines, notes)
 

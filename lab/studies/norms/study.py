@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure, shown_seeds
+from lab.drawing import mark, shaded
 from lab.studies.choice import Validated, notes_on, validated
 from lab.studies.norms.design import LAYERS, NORMS, PAPER, SEEDS, STARTED, WARMUPS, name_of
 from lab.studies.norms.design import ROWS as NAMES
 from lab.studies.study import Rows, Study, configs
-from vaswani.paper.drawing import figure_file, mark, shaded
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.launch import sweep
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked

@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import NEITHER, Card, Claim, Verdict, compare
+from lab.drawing import curve
 from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
 from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, SEEDS, STEPS, Option, rates
 from lab.studies.optimisers.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import marked
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, Differences, differences_by_seed, holm, p_values_of, tested

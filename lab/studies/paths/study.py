@@ -7,10 +7,11 @@ from jaxtyping import Float
 from scipy import stats
 
 from lab.cards.card import NEITHER, Card, Claim, Verdict, measure
+from lab.drawing import curve
 from lab.studies.paths.design import LAYERS, SEEDS
 from lab.studies.plots import MIXERS, legend
 from lab.studies.study import Column, Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.paper.drawing import curve, figure_file
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import LEVEL

@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from lab.cards.card import Card, Claim, compare, measure, met, shown_mean
+from lab.published import SCAN
+from lab.scan import SPLITS
 from lab.studies.plots import draw_seeds
-from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.data.scan import SPLITS
+from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, repeats, table
 from vaswani.paper.drawing import colour, figure_file
-from vaswani.paper.published import SCAN
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, tested
@@ -107,5 +107,5 @@ STUDY = Study(
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[*TWO.commands(), *AROUND_RIGHT.commands()],
+    commands=repeats("scan", SPLITS, 0),
 )

@@ -1,7 +1,7 @@
 """SCAN by length: do relative positions, or layers that share their parameters, reach outputs longer than in training?
 
 The argument is POSITIONS[-shared]:ACTIONS: positions sinusoidal or shaw; layers of their own or shared; and how many
-actions the longest output in training has, 22, 26 or 30 (data/scan.py). 22 is the published split, that of
+actions the longest output in training has, 22, 26 or 30 (lab/scan.py). 22 is the published split, that of
 `lab/studies/scan/design.py:length`.
 
 Published: Csordas et al. 2021 (arXiv 2108.12284), trained for 50,000 updates: with relative positions and shared layers
@@ -38,12 +38,10 @@ right while the runs went on:
 - Expected: relative positions are better, shown, with both kinds of layers, by more than 20 points; 100 % is not met
   after a tenth of the updates. Shared layers help relative positions and do nothing for sinusoidal ones.
 
-    for seed in 0 1 2 3 4; do for model in sinusoidal shaw sinusoidal-shared shaw-shared; do
-        run=runs/scan_length/$model-26-seed$seed
-        python -m train --config=lab/studies/scan_length/design.py:$model:26 --workdir=$run --config.seed=$seed &&
-        python -m infer --workdir=$run --split=test --oracle_length
-    done; done
-    for run in runs/scan_length/*; do python -m lab.results --workdir=$run --name=scan_length/$(basename $run); done
+The runs read `scan:`, a corpus that training no longer has (`lab/corpora.py`), so a run is repeated with the code of
+its time: seeds 0 to 4 of each model.
+
+    python -m lab.reproduce scan_length/shaw-26-seed0
     python -m lab scan_length --plot=scan_length.svg
 """
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from lab.cards.card import NEITHER, OPEN, Card, Claim, Verdict, between, compare, measure, met, shown_mean
+from lab.published import SCAN_26
+from lab.scan import LONGEST
 from lab.studies.scan_length.design import JUDGED, MODELS, SEEDS
 from lab.studies.scan_length.design import ROWS as NAMES
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, table
-from vaswani.data.scan import LONGEST
 from vaswani.infer.scores.bleu import ORACLE
 from vaswani.paper.drawing import colour, figure_file
-from vaswani.paper.published import SCAN_26
 from vaswani.paper.records import Records
 from vaswani.paper.rows import RowRuns
 from vaswani.paper.tables.trend import INTERVAL, LEVEL, holm, p_values_of, tested
@@ -195,5 +195,5 @@ STUDY = Study(
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=ROWS.commands(" --oracle_length"),
+    commands=[(model, f"python -m lab.reproduce scan_length/{model}-{JUDGED}-seed{SEEDS[0]}") for model in MODELS],
 )

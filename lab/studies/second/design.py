@@ -45,11 +45,11 @@ The design, fixed before the first run:
   cost no power; big turned round alone makes the verdict "neither"; with no differences at all it is "refuted" in 28 %
   of cases. The rule was not changed.
 
-    python -m train.sweep --config=lab/studies/second/design.py:choose --workdir=runs/table3-second-choose  # stage 1
-    python -m train.sweep --config=lab/studies/second/design.py:test --workdir=runs/table3-second   # stage 2
-    python -m train --config=lab/studies/second/design.py:C3:gentle --workdir=runs/C3-gentle        # one run
-    python -m infer --workdir=RUN --split=test                               # once for each run of stage 2
-    python -m lab second --runs=runs                                       # the schedules chosen, and the verdict
+The runs read `grammar:rich`, a corpus that training no longer has (`lab/corpora.py`), so a run is repeated with the
+code of its time, as C3's with seed 1 here.
+
+    python -m lab.reproduce second/C3-seed1
+    python -m lab second                                                   # the schedules chosen, and the verdict
 """
 
 from typing import Any

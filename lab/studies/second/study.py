@@ -10,14 +10,15 @@ from jaxtyping import Float
 from scipy import stats
 
 from lab.cards.card import NO_RULE, NO_SEEDS, OPEN, Card, Claim, Verdict, is_beyond, measure, met, shown_seeds
+from lab.drawing import name_points
 from lab.studies.choice import stage_1
 from lab.studies.plots import legend
 from lab.studies.second.design import CHOSEN, EQUIVALENT, MARGIN, PRIMARY, SCHEDULES, STEPS
 from lab.studies.second.first import why
-from lab.studies.study import Commands, Rows, Runs, Study, count_seeds, mean, mean_cost, stages, table
+from lab.studies.study import Rows, Runs, Study, count_seeds, mean, mean_cost, repeats, table
 from lab.studies.two_stages import SEEDS
 from vaswani.model.parameter_count import parameter_count
-from vaswani.paper.drawing import figure_file, name_points
+from vaswani.paper.drawing import figure_file
 from vaswani.paper.published import TABLE3
 from vaswani.paper.records import Records, RunRecord
 from vaswani.paper.rows import RowRuns, load
@@ -296,15 +297,10 @@ def plot(records: Records, path: Path) -> None:
         name_points(axes, places)
 
 
-def commands() -> Commands:
-    """Trains each row with its schedule, also those that have not chosen yet."""
-    return Rows({name: config_of(name) for name in NAMES}, seeds=SEEDS).commands()
-
-
 STUDY = Study(
     rows=rows,
     tables=tables,
     cards=cards,
     plot=plot,
-    commands=[*stages(FILE, "table3-second"), *commands()],
+    commands=repeats("second", NAMES, SEEDS[0]),
 )

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lab.heads.roles import RELATIONS
+from lab.heads.text import relation_label, stands_out
 from vaswani.infer.attention.kinds import KINDS, TITLES
-from vaswani.paper.heads.roles import RELATIONS
-from vaswani.paper.heads.text import relation_label, stands_out
 from vaswani.train.table import Table, as_text, spread
 
 
 def seeds_text(results: Sequence[dict[str, Any]]) -> str:
-    """Returns, of the results of `paper.heads.measure.measure_heads`, means and standard deviations as text.
+    """Returns, of the results of `lab.heads.measure.measure_heads`, means and standard deviations as text.
 
     The best head is another one in each run; relations that a run has no case of are left out.
     """

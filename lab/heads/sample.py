@@ -5,8 +5,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
+from lab.heads.roles import AnnotatedPair, annotate
 from vaswani.data.grammar import sentences as grammar
-from vaswani.paper.heads.roles import AnnotatedPair, annotate
 from vaswani.progress import Progress
 
 CASES = 400  # of a share that makes an interval of at most 5 points to either side

@@ -13,6 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from lab.heads.roles import AnnotatedPair
+from lab.heads.sample import RARE, Sample
+from lab.heads.text import relation_label
 from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS
 from vaswani.infer.attention.kinds import KINDS, TITLES
@@ -20,10 +23,7 @@ from vaswani.infer.runs import Run
 from vaswani.infer.scores.forced import forced_batches
 from vaswani.model.config import ModelConfig
 from vaswani.model.transformer import Transformer
-from vaswani.paper.heads.measure import owners
-from vaswani.paper.heads.roles import AnnotatedPair
-from vaswani.paper.heads.sample import RARE, Sample
-from vaswani.paper.heads.text import relation_label
+from vaswani.paper.grammar_runs import owners
 from vaswani.progress import Progress
 from vaswani.tokens import Tokens
 from vaswani.train.intervals import Interval, bootstrap

@@ -6,46 +6,36 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from tests import tiny
-from tests.slow import slow_but
-from vaswani.data.grammar import sentences as grammar
-from vaswani.data.grammar.sentences import Example, Links
-from vaswani.data.tokenizer import Tokenizer
-from vaswani.data.trees.tree import Tree
-from vaswani.errors import UserError
-from vaswani.infer.attention.alignment import align
-from vaswani.infer.attention.kinds import KINDS
-from vaswani.infer.attention.maps import attention_maps
-from vaswani.infer.runs import Run, open_run
-from vaswani.infer.scores.forced import forced_batches
-from vaswani.model.transformer import Transformer
-from vaswani.paper.heads.__main__ import main
-from vaswani.paper.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
-from vaswani.paper.heads.measure import (
+from lab.heads import figures
+from lab.heads.__main__ import main
+from lab.heads.ablation import TOKENS, WIDTH, Forced, ablate, ablation_text, without
+from lab.heads.measure import (
     Spans,
-    direction,
     largest,
     load_or_measure,
     measure_heads,
-    owners,
+    save,
     sentence_maps,
     spans_of,
     tally,
     token_weights,
     untrained,
 )
-from vaswani.paper.heads.roles import (
+from lab.heads.roles import (
     RELATIONS,
     AlignmentTally,
     AnnotatedPair,
@@ -55,9 +45,24 @@ from vaswani.paper.heads.roles import (
     null_accuracy,
     role_report,
 )
-from vaswani.paper.heads.sample import RARE, Sample, sample
-from vaswani.paper.heads.seeds import seeds_text
-from vaswani.paper.heads.text import heads_text, stands_out
+from lab.heads.sample import RARE, Sample, sample
+from lab.heads.seeds import seeds_text
+from lab.heads.text import heads_text, stands_out
+from tests import tiny
+from tests.conftest import ROOT
+from vaswani.data.grammar import sentences as grammar
+from vaswani.data.grammar.sentences import Example, Links
+from vaswani.data.symbols import Symbols
+from vaswani.data.trees.tree import Tree
+from vaswani.errors import UserError
+from vaswani.infer.attention.alignment import align
+from vaswani.infer.attention.kinds import KINDS
+from vaswani.infer.attention.maps import attention_maps
+from vaswani.infer.runs import Run, open_run
+from vaswani.infer.scores.forced import forced_batches
+from vaswani.model.transformer import Transformer
+from vaswani.paper.grammar_runs import owners
+from vaswani.run.builtin import run_folder
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 from vaswani.train.intervals import wilson
@@ -80,51 +85,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return open_run(tiny.write_grammar_run(tmp_path_factory.mktemp("heads") / "run"), "latest")
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Collects the figures that are drawn instead of writing files."""
+    made: list[Figure] = []
+
+    @contextmanager
+    def keep(path: Path, width: float, height: float) -> Iterator[Figure]:
+        made.append(Figure(figsize=(width, height)))
+        yield made[-1]
+
+    monkeypatch.setattr(figures, "figure_file", keep)
+    return made
+
+
 def follower(pair: AnnotatedPair, kind: str, relation: str) -> np.ndarray:
     """Returns the keys [t] of a head that follows one relation and otherwise attends to no token."""
     queries = len(pair.source_tokens if kind == "encoder" else pair.target_tokens)
     cases = pair.cases[kind, relation]
     return np.array([min(cases[q]) if q in cases else -1 for q in range(queries)])
-
-
-@pytest.mark.parametrize("reverse", slow_but([True], [False, True]))
-def test_subwords_of_a_token_spell_it(run: Run, reverse: bool):
-    for example in (EXAMPLE, *SENTENCES[:10]):
-        pair = annotate(example, reverse)
-        found = owners(run.tokenizer, pair.source_tokens, pair.source)
-        ids = run.tokenizer.encode(pair.source)
-        assert found == sorted(found)
-        for number, token in enumerate(pair.source_tokens):
-            own = [piece for piece, owner in zip(ids, found, strict=True) if owner == number]
-            assert run.tokenizer.decode(own).strip() == token
-
-
-def test_bytes_and_spaces_that_are_subwords_find_their_token(run: Run):
-    pieces = run.tokenizer.pieces(run.tokenizer.encode("dog é\u4e00 ñandu"))
-    assert sum(piece.startswith("<0x") for piece in pieces) >= 5 and "▁" in pieces
-    found = owners(run.tokenizer, ("dog", "é\u4e00", "ñandu"), "dog é\u4e00 ñandu")
-    assert [piece for piece, owner in zip(pieces, found, strict=True) if owner == 1] == [
-        "▁",
-        *(f"<0x{byte:02X}>" for byte in "é\u4e00".encode()),
-    ]
-
-
-def test_a_space_before_a_sentence_belongs_to_its_first_token(run: Run):
-    assert run.tokenizer.pieces(run.tokenizer.encode("\u4e00"))[0] == "▁"
-    assert owners(run.tokenizer, ("\u4e00",), "\u4e00") == [0] * 4
-
-
-def test_lower_cased_subwords_find_their_token(tmp_path: Path):
-    tokenizer = Tokenizer.train(tiny.LINES, 310, tmp_path / "t.model", lowercase=True)
-    found = owners(tokenizer, EXAMPLE.german_tokens, EXAMPLE.german)
-    assert sorted(set(found)) == list(range(len(GERMAN)))
-
-
-def test_tokens_of_another_sentence_are_refused(run: Run):
-    with pytest.raises(ValueError, match=r"'cat' is not token 1 of 'The dog sleeps\."):
-        owners(run.tokenizer, ("The", "cat", "sleeps", "."), "The dog sleeps.")
-    with pytest.raises(ValueError, match="'sleeps' is not token 1"):
-        owners(run.tokenizer, ("The", "sleeps", "."), "The dog sleeps.")
 
 
 def test_weights_to_parts_are_added_and_from_parts_averaged():
@@ -270,18 +249,6 @@ def test_a_sentence_as_long_as_the_learned_positions_is_read(run: Run):
     np.testing.assert_array_equal(one, other)
 
 
-def test_the_direction_is_that_of_the_training_corpus(run: Run):
-    def trained_on(spec: str) -> Run:
-        config = run.config.copy_and_resolve_references()
-        config.data.train = spec
-        return run._replace(config=config)
-
-    assert [direction(trained_on(f"grammar:train:9{end}")) for end in ("", ":{en,de}", ":{de,en}")] == [0, 0, 1]
-    for spec in ("text:a.{en,fr}", "trees:grammar:train"):
-        with pytest.raises(UserError, match=f"trained on {spec}".replace("{", r"\{")):
-            direction(trained_on(spec))
-
-
 @pytest.mark.slow
 def test_a_result_is_kept_and_used_while_the_parameters_are_the_same(run: Run):
     path = run.workdir / "evaluations" / "heads.json"
@@ -355,7 +322,7 @@ def test_a_layer_aligns_by_the_mean_of_its_heads(run: Run, monkeypatch: pytest.M
     pair = AnnotatedPair("a b c", "x", ("a", "b", "c"), ("x",), {}, frozenset({(0, 1)}))
     weights_nhts = np.array([[[[0.5, 0.4, 0.1, 0.0]], [[0.1, 0.4, 0.5, 0.0]]]])  # the last column is no token
     maps = [(pair, dict.fromkeys(KINDS, weights_nhts))]
-    monkeypatch.setattr("vaswani.paper.heads.measure.sentence_maps", lambda run, pairs: maps if pairs else [])
+    monkeypatch.setattr("lab.heads.measure.sentence_maps", lambda run, pairs: maps if pairs else [])
     _, heads, layers = tally(run, Sample([pair], []))
     assert heads.error_nh().tolist() == [[1.0, 1.0]] and layers.error_nh().tolist() == [[0.0]]
 
@@ -441,9 +408,11 @@ def test_a_case_is_right_if_all_its_subwords_are(run: Run):
 
 def test_layers_that_share_their_parameters_are_refused_before_heads_are_measured(monkeypatch: pytest.MonkeyPatch):
     run = tiny.random_run(share_layers=True)
-    monkeypatch.setattr("vaswani.paper.heads.__main__.open_run", lambda workdir, checkpoint: run)
-    monkeypatch.setattr("vaswani.paper.heads.__main__.measure_heads", lambda *arguments: pytest.fail("measured"))
-    options = SimpleNamespace(workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0)
+    monkeypatch.setattr("lab.heads.__main__.open_run", lambda workdir, checkpoint: run)
+    monkeypatch.setattr("lab.heads.__main__.measure_heads", lambda *arguments: pytest.fail("measured"))
+    options = SimpleNamespace(
+        workdir=["run"], checkpoint=None, ablate=True, json=True, sentences=1, cases=0, output=None
+    )
     with pytest.raises(UserError, match="its layers share parameters"):
         main(options)
 
@@ -468,17 +437,77 @@ def test_ablation_by_hand(run: Run, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.slow
-def test_command_prints_and_keeps(run: Run):
+def test_command_prints_keeps_and_draws(run: Run, tmp_path: Path):
     command = [
         sys.executable,
         "-m",
-        "paper.heads",
+        "lab.heads",
         f"--workdir={run.workdir}",
         "--sentences=2",
         "--cases=0",
         "--ablate",
         "--json",
+        f"--output={tmp_path}",
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads((run.workdir / "evaluations" / "heads.json").read_text())
+    for name in ("heads", "alignment"):
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+
+
+def test_a_flag_that_may_be_repeated_says_so_once() -> None:
+    done = subprocess.run([sys.executable, "-m", "lab.heads", "--help"], capture_output=True, text=True, cwd=ROOT)
+    text = " ".join(done.stdout.split())
+    assert "--workdir: folder of the run, or a bundled model" in text
+    assert text.count("repeat this option to specify a list of values") == 1
+
+
+def test_no_result_is_saved_in_a_bundled_model(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder("workdir", "builtin:quickstart")
+    save(folder / "evaluations" / "heads.json", {})
+    assert "a bundled model is read-only" in capsys.readouterr().err
+    assert not (folder / "evaluations").exists()
+
+
+def test_roles_are_drawn_as_measured_and_the_chosen_head_is_framed(drawn: list[Figure]):
+    role = {"cases": 1234, "accuracy": [[0.1, 0.2], [0.7, 0.4]], "best": {"layer": 2, "head": 2, "accuracy": 0.4}}
+    figures.draw_roles({"encoder": {"next": role}, "decoder": {}, "cross": {"verb": role}}, Path("x"))
+    axes, cross = drawn[0].axes
+    assert [text.get_text() for text in axes.texts] == ["10", "20", "70", "40"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1.1", "1.2", "2.1", "2.2"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["next token (1,234)"]
+    (frame,) = axes.lines
+    assert np.mean(frame.get_xdata()[:4]) == 3 and "translation" in cross.get_title()
+
+
+def test_no_frame_stands_round_a_head_that_never_finds_it(drawn: list[Figure]):
+    role = {"cases": 7, "accuracy": [[0.0, 0.0]], "best": {"layer": 1, "head": 1, "accuracy": 0.1}}
+    figures.draw_roles({"encoder": {"next": role}, "decoder": {}, "cross": {}}, Path("x"))
+    (axes,) = drawn[0].axes
+    assert not axes.lines and drawn[0].get_suptitle().startswith("How often each head looks most at the right")
+
+
+def test_the_most_crossed_pair_is_the_one_with_most_crossings():
+    def pair(*links: tuple[int, int]) -> AnnotatedPair:
+        return AnnotatedPair("", "", ("a",) * 3, ("b",) * 3, {}, frozenset(links))
+
+    straight, crossed = pair((0, 0), (1, 1), (2, 2)), pair((0, 2), (1, 1), (2, 0))
+    long = crossed._replace(source_tokens=("a",) * 17)
+    assert figures.most_crossed([straight, pair((0, 1), (1, 0)), crossed, long]) is crossed
+
+
+def test_the_true_alignment_is_framed(run: Run, drawn: list[Figure]):
+    pair = annotate(grammar.pair("test", 24))
+    found = figures.aligned(run, pair, 1)
+    np.testing.assert_allclose(found.weights_ts.sum(-1), 1, atol=1e-5)
+    figures.draw_alignment(found, 1, Path("x"))
+    (axes,) = drawn[0].axes
+    frames = [(round(np.mean(f.get_ydata()[:4])), round(np.mean(f.get_xdata()[:4]))) for f in axes.lines]
+    assert sorted(frames) == sorted(pair.alignment)
+
+
+def test_a_run_of_words_is_refused_before_anything_is_measured(run: Run):
+    words = run._replace(text=Symbols.of(tiny.PAIRS, 0, "words"))
+    with pytest.raises(UserError, match=r"this run's units are words; heads are measured by subwords$"):
+        measure_heads(words, sentences=1, cases=0)

@@ -5,7 +5,6 @@ subwords are summed, weights from them averaged. As in `infer.attention.maps`, a
 predicts. In encoder-decoder attention a relation points to the translation of the token that it names.
 """
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,6 +16,14 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from lab.heads.roles import (
+    AlignmentTally,
+    AnnotatedPair,
+    RoleTally,
+    alignment_report,
+    role_report,
+)
+from lab.heads.sample import CASES, Sample, sample
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.files import write_json
@@ -26,14 +33,7 @@ from vaswani.infer.attention.maps import compiled_maps, require_weights
 from vaswani.infer.runs import Run
 from vaswani.infer.scores.forced import forced_batches
 from vaswani.model.transformer import Transformer, init_params
-from vaswani.paper.heads.roles import (
-    AlignmentTally,
-    AnnotatedPair,
-    RoleTally,
-    alignment_report,
-    role_report,
-)
-from vaswani.paper.heads.sample import CASES, Sample, sample
+from vaswani.paper.grammar_runs import direction, owners
 from vaswani.progress import Progress
 from vaswani.read_json import read_json
 from vaswani.run.builtin import is_builtin
@@ -80,42 +80,6 @@ class Spans(NamedTuple):
 
     queries: list[int]
     keys: list[int]
-
-
-def owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
-    """Returns the token that each subword of `text` belongs to, as a position in `tokens`.
-
-    A subword that spans two tokens belongs to the one in which it ends.
-
-    Raises:
-      ValueError: `tokens` are not the tokens of `text`.
-    """
-    byte_owners = _byte_owners(tokenizer, tokens, text)
-    subword_owners = []
-    end = 0
-    for piece in tokenizer.pieces(tokenizer.encode(text)):
-        is_byte = re.fullmatch(r"<0x[0-9A-F]{2}>", piece)
-        end += 1 if is_byte else len(piece.replace("▁", " ").encode())
-        last_byte = min(end, len(byte_owners)) - 1
-        subword_owners.append(byte_owners[last_byte])
-    # A space that is its own subword belongs to the token after it.
-    return [max(owner, 0) for owner in subword_owners]
-
-
-def _byte_owners(tokenizer: Tokenizer, tokens: Sequence[str], text: str) -> list[int]:
-    """Returns the token that each byte of the normalised text belongs to; -1 for the space before it."""
-    spelled = tokenizer.normalise(text).encode()
-    byte_owners = [-1]  # the first byte is the space that sentencepiece puts before a sentence
-    end = 0
-    for place, token in enumerate(tokens):
-        letters = tokenizer.normalise(token).encode()
-        start = spelled.find(letters, end)
-        if start < 0 or spelled[end:start].strip():
-            raise ValueError(f"{token!r} is not token {place} of {text!r}")
-        length = start + len(letters) - end
-        byte_owners += [place] * length
-        end += length
-    return byte_owners
 
 
 def token_weights(weights_nhts: Float[np.ndarray, "n h t s"], spans: Spans) -> Float[np.ndarray, "n h q k"]:
@@ -197,23 +161,6 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
     return roles, heads, layers
 
 
-def direction(model_run: Run) -> bool:
-    """Returns whether a run translates from German, by its training corpus; False if that names no languages.
-
-    Raises:
-      UserError: the run translates other languages, which the grammar does not have.
-    """
-    spec = model_run.config.data.train
-    named = re.search(r"\{(\w+),(\w+)\}", spec)
-    languages = named.groups() if named else ("en", "de")
-    if set(languages) != {"en", "de"} or spec.startswith("trees:"):
-        raise UserError(
-            f"--workdir={model_run.workdir}: trained on {spec}; it must translate English and German, as the built-in "
-            "grammar does"
-        )
-    return languages == ("de", "en")
-
-
 def untrained(model_run: Run) -> Run:
     """Returns the run before its first update: the same architecture, with the parameters that its seed began with."""
     key = jax.random.split(jax.random.key(model_run.config.seed))[0]  # as training takes it
@@ -223,13 +170,13 @@ def untrained(model_run: Run) -> Run:
 def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:
     """Returns head roles and alignment error, as JSON values.
 
-    Heads are chosen on the sample of `grammar:valid` and scored on `grammar:test`'s, see `paper.heads.sample`
+    Heads are chosen on the sample of `grammar:valid` and scored on `grammar:test`'s, see `lab.heads.sample`
     for `sentences` and `cases`; and again for the run before its first step. Accuracies and error rates are in
     [0, 1].
 
     Returns:
-      roles: by kind of attention and relation (see `paper.heads.roles.role_report`); `untrained` is as `best`.
-      alignment: of encoder-decoder attention (see `paper.heads.roles.alignment_report`).
+      roles: by kind of attention and relation (see `lab.heads.roles.role_report`); `untrained` is as `best`.
+      alignment: of encoder-decoder attention (see `lab.heads.roles.alignment_report`).
 
     Raises:
       UserError: the run's units are not subwords, or as `direction` and `sentence_maps`.

@@ -1,13 +1,13 @@
-"""The kinds of sentence that only the `rich` splits of the built-in corpus have: what decides a word is far from it.
+"""The kinds of sentence that only the rich grammar has: what decides a word is far from it.
 
 A noun of several meanings is decided by a person whom another clause mentions, `it` by what is said of it, a relative
 pronoun by a noun before the verb, and the verb by a particle at the end.
 """
 
+from lab.grammar.words import SENSES, TABLES
 from vaswani.data.grammar.clauses import ANY, ClauseSpec, draw_clause, subject_phrase, with_relative
 from vaswani.data.grammar.lexicon import ACCUSATIVE, AUXILIARIES, DATIVE, ER, NOMINATIVE, table
 from vaswani.data.grammar.phrases import location, noun_phrase, preposition, pronoun_phrase
-from vaswani.data.grammar.rich import SENSES
 from vaswani.data.grammar.rules import RULES, Sides, inside, joined, link_pronoun, sentence
 from vaswani.data.grammar.syntax import Clause, Draft, Phrase, Word, leaf, main_clause
 from vaswani.data.trees.tree import Tree
@@ -19,7 +19,7 @@ _STYLES = (*("the",) * 4, "a", "a", "this", "own")
 def _predicates() -> dict[str, list[tuple[str, str]]]:
     """Returns what is said of one kind of things and of no other, in both languages."""
     predicates: dict[str, list[tuple[str, str]]] = {}
-    for row in table("rich_predicates"):
+    for row in table("rich_predicates", TABLES):
         predicates.setdefault(row["kind"], []).append((row["english"], row["german"]))
     return predicates
 

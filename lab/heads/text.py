@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lab.heads.roles import RELATIONS
 from vaswani.infer.attention.kinds import KINDS, TITLES
-from vaswani.paper.heads.roles import RELATIONS
 from vaswani.train.table import Table, as_text, number
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from vaswani.data.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
+from lab.corpora import corpus
+from lab.scan import CUTOFF, LONGEST, SPLITS, commands, pairs
 from vaswani.data.sources import open_corpus
-from vaswani.data.tokenizer import Tokenizer
+from vaswani.data.symbols import Symbols
 from vaswani.errors import UserError
 
 
@@ -65,13 +66,14 @@ def test_the_splits_have_the_published_sizes_and_share_nothing(split: str, train
         assert {"walk right", "jump around left", "run opposite right"} <= parts[0].keys()
 
 
-def test_every_word_is_one_symbol(tmp_path: Path) -> None:
-    corpus = open_corpus("scan:length:train")
-    texts = [text for pair in corpus.pairs() for text in pair]
-    tokenizer = Tokenizer.train(texts, 279, tmp_path / "tokenizer.model", symbols=corpus.symbols)
+def test_a_file_of_it_is_a_corpus_whose_words_are_symbols(tmp_path: Path) -> None:
+    path = tmp_path / "scan.tsv"
+    path.write_text("".join(f"{command}\t{actions}\n" for command, actions in corpus("scan:length:train")))
+    read = list(open_corpus(f"tsv:{path}").pairs())
+    assert read == list(pairs("length", "train"))
+    symbols = Symbols.of(read, 0, "words")
     text = "jump around left twice after turn right I_TURN_LEFT"
-    assert len(tokenizer.encode(text)) == len(text.split())
-    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(symbols.encode(text)) == len(text.split())
 
 
 @pytest.mark.parametrize(
@@ -83,10 +85,10 @@ def test_every_word_is_one_symbol(tmp_path: Path) -> None:
         "scan:length-48:test",
         "scan:length-026:test",
         "scan:length-٢٦:test",
+        "rich:train",
+        "rich:deeper:9",
     ],
 )
 def test_a_split_that_is_not_there_is_said(spec: str) -> None:
-    with pytest.raises(
-        UserError, match=f"write scan:SPLIT:train or scan:SPLIT:test, SPLIT one of {', '.join(SPLITS)}, length-N$"
-    ):
-        open_corpus(spec)
+    with pytest.raises(UserError, match=f"scan:SPLIT:train or :test, SPLIT one of {', '.join(SPLITS)}, length-N$"):
+        corpus(spec)

@@ -1,13 +1,14 @@
-"""The words of the `rich` splits of the built-in corpus: several thousand, drawn by Zipf's law.
+"""The words of the rich grammar: several thousand, drawn by Zipf's law.
 
-Each list begins with the words of `lexicon.py`, which are the common ones; then come those of the tables
-`words/rich_*.tsv`, and then what is formed by rule: German compounds, which English writes as two words (garden door,
+Each list begins with the words of the built-in grammar, which are the common ones; then come those of the tables
+`tables/rich_*.tsv`, and then what is formed by rule: German compounds, which English writes as two words (garden door,
 Gartentür), numbers, family names and towns. Some English nouns have several meanings (`SENSES`): who else the sentence
 is about decides.
 """
 
 import itertools
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 from vaswani.data.grammar.lexicon import (
@@ -25,7 +26,8 @@ from vaswani.data.grammar.lexicon import (
     table,
 )
 
-_DISHES = ("soup", "cake")  # of `lexicon.py`, whose food has no kind `dish`
+TABLES = Path(__file__).with_name("tables")
+_DISHES = ("soup", "cake")  # of the built-in grammar, whose food has no kind `dish`
 _NO_HEADS = ("T-shirt", "email", "city")  # of no compound
 _OWN_MODIFIERS = {"clothing", "machine", "text", "vehicle"}  # kinds of things that do not take those of every thing
 
@@ -59,7 +61,7 @@ def _compound(english: str, german: str, head: Noun) -> Noun:
 def _compounds(nouns: list[Noun]) -> list[Noun]:
     """Returns all compounds of one modifier with a head of its kind, in an order that means nothing."""
     modifiers: dict[str, list[dict[str, str]]] = {}
-    for row in table("rich_compounds"):
+    for row in table("rich_compounds", TABLES):
         modifiers.setdefault(row["head_kinds"], []).append(row)
     compounds: dict[str, Noun] = {}
     for head_kinds, rows in modifiers.items():
@@ -83,13 +85,13 @@ def _numbers() -> dict[str, str]:
 
 
 def _rich() -> Lexicon:
-    nouns = [*NOUNS, *map(make_noun, table("rich_nouns"))]
-    verbs = [*VERBS, *map(make_verb, table("rich_verbs"))]
-    adjectives = [*ADJECTIVES, *map(make_adjective, table("rich_adjectives"))]
-    names = BASE.names | {row["name"]: row["pronoun"] for row in table("rich_names")}
+    nouns = [*NOUNS, *map(make_noun, table("rich_nouns", TABLES))]
+    verbs = [*VERBS, *map(make_verb, table("rich_verbs", TABLES))]
+    adjectives = [*ADJECTIVES, *map(make_adjective, table("rich_adjectives", TABLES))]
+    names = BASE.names | {row["name"]: row["pronoun"] for row in table("rich_names", TABLES)}
 
     parts: dict[str, list[str]] = {"start": [], "town": [], "family": []}
-    for row in table("rich_name_parts"):
+    for row in table("rich_name_parts", TABLES):
         parts[row["place"]].append(row["part"])
     families = [start + end for start in parts["start"] for end in parts["family"]]
     towns = [start + end for start in parts["start"] for end in parts["town"] if start.lower() != end]
@@ -108,9 +110,9 @@ def _rich() -> Lexicon:
 
 def _senses() -> tuple[Sense, ...]:
     cues: dict[str, list[Noun]] = {}
-    for row in table("rich_cues"):
+    for row in table("rich_cues", TABLES):
         cues.setdefault(row["domain"], []).append(make_noun(row))
-    return tuple(Sense(make_noun(row), tuple(cues[row["domain"]])) for row in table("rich_senses"))
+    return tuple(Sense(make_noun(row), tuple(cues[row["domain"]])) for row in table("rich_senses", TABLES))
 
 
 SENSES = _senses()

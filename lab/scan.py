@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-WORDS = r"[A-Za-z_]+"  # a regular expression
 SPLITS = ("simple", "length", "around-right")
 CUTOFF = 22  # the most actions in training, of the published split by length
 LONGEST = 48  # actions of any command
