@@ -5,7 +5,6 @@ scores, the softmax; kinds of positions change queries, keys and scores (model/p
 """
 
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -16,7 +15,7 @@ from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
 from vaswani.model.mixers.head_variants import HeadVariants, add_bias
-from vaswani.model.mixers.kv_cache import KeysValues, KVCache
+from vaswani.model.mixers.kv_cache import AttentionCache, KeysValues, KVCache
 from vaswani.model.noise import Noise, dropout
 
 
@@ -94,10 +93,10 @@ class MultiHeadAttention(Heads):
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
         mask: Mask | None,
-        cache: Any = None,
+        cache: AttentionCache | None = None,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Any, Float[Array, "b h t s"] | None]:
+    ) -> tuple[Float[Array, "b t d"], AttentionCache | None, Float[Array, "b h t s"] | None]:
         """Returns `attend` of x to itself and to what the cache holds, the cache with x, and the weights."""
         keys_values = self.keys_values(x_btd, positions_bt)
         if cache is not None:

@@ -1,12 +1,13 @@
 """Keys and values: of whole rows, and as a search stores them, one token of every beam after another (the KV cache)."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 
 
@@ -16,6 +17,17 @@ class KeysValues(NamedTuple):
     k_bhsk: Float[Array, "b h s k"]
     v_bhse: Float[Array, "b h s e"]
     positions_bs: Int[Array, "b s"]
+
+
+class AttentionCache(Cache, Protocol):
+    """What attention remembers during a search."""
+
+    def update(self, new: KeysValues, mask: Mask | None) -> tuple["AttentionCache", KeysValues, Mask]:
+        """Returns the cache with what is new, and what the new queries attend to, with its mask.
+
+        With a mask, whole rows are new, which every beam begins with: their queries attend to their own keys. Without a
+        mask one more token of each beam is new.
+        """
 
 
 class StoredKeysValues(NamedTuple):
@@ -62,11 +74,7 @@ class KVCache(NamedTuple):
         return cls(past, visible_bmc, used=jnp.int32(0))
 
     def update(self, new: KeysValues, mask: Mask | None) -> tuple["KVCache", KeysValues, Mask]:
-        """Returns the cache with what is new, and what the new queries attend to, with its mask.
-
-        With a mask, whole rows are new, which every beam begins with: their queries attend to their own keys, and
-        padding takes slots that no beam can see. Without a mask one more token of each beam is new.
-        """
+        """Returns what every `AttentionCache` does; the padding of whole rows takes slots that no beam can see."""
         b, m, _ = self.visible_bmc.shape
         if mask is not None:
             # A prompt: t slots, which every beam sees, [b,t] -> [b,m,t].

@@ -4,8 +4,6 @@ With phi(x) = elu(x) + 1, y_i = sum_j phi(q_i)^T phi(k_j) v_j / sum_j phi(q_i)^T
 phi(k_j) v_j^T and of phi(k_j) serve every query, so the cost grows with n and not with its square.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -17,6 +15,8 @@ from vaswani.model.noise import Noise
 
 BLOCK = 64  # positions; within a block all pairs are computed, between blocks only sums are passed on
 LEAST = 1e-6  # added to the denominator, as by its authors
+
+Sums = tuple[Array, Array]  # of k v^T, and their segment
 
 
 def features(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -129,7 +129,7 @@ def _other_blocks(
     """
     border = 0 if after else -1
 
-    def add(carry: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Any]:
+    def add(carry: Sums, block: tuple[Array, Array, Array]) -> tuple[Sums, Sums]:
         sums_bhke, segment_b = carry
         k_bhsk, v_bhse, segments_bs = block
         # The sentence that reaches out of this block, towards the next.

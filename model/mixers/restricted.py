@@ -37,7 +37,7 @@ class Window(NamedTuple):
     cache: KVCache
 
     def update(self, new: KeysValues, mask: Mask | None) -> tuple["Window", KeysValues, Mask]:
-        """Returns what `KVCache.update` does."""
+        """Returns what every `AttentionCache` does."""
         if mask is not None:
             # A prompt attends to itself, in blocks; only its last r tokens are remembered.
             return self._begin(new, mask), new, mask
