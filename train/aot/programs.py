@@ -23,7 +23,7 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
-from vaswani.data.pipeline import row_lengths
+from vaswani.data.row_lengths import row_lengths
 from vaswani.errors import UserError, one_line
 from vaswani.extras import pip_install
 from vaswani.infer.translate.options import full_batch, make_decoding
