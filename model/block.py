@@ -193,11 +193,16 @@ class Block(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Cache | None, Weights]:
         """Returns the output, the cache of the mixer with x, and the attention weights.
 
-        As in a mixer (see `model.mixers`), x are whole rows, or without a mask one more token of each beam.
+        x are whole rows, or without a mask one more token of each beam, with a cache.
         """
         # Sub-layer 1: self-attention, or what replaces it.
         normed_btd = self._pre_norm(x_btd, self.norm_1)
-        y_btd, cache, self_bhtt = self.mixer(normed_btd, positions_bt, mask, cache, fold(noise, SELF_WEIGHTS), *shared)
+        self_bhtt = None
+        if mask is None:
+            y_btd, cache = self.mixer.step(normed_btd, positions_bt, cache, *shared)
+        else:
+            noise_of_mixer = fold(noise, SELF_WEIGHTS)
+            y_btd, cache, self_bhtt = self.mixer(normed_btd, positions_bt, mask, cache, noise_of_mixer, *shared)
         x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
 
         # Sub-layer 2, of a decoder: attention over the output of the encoder stack.

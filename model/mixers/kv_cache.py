@@ -22,12 +22,11 @@ class KeysValues(NamedTuple):
 class AttentionCache(Cache, Protocol):
     """What attention remembers during a search."""
 
-    def update(self, new: KeysValues, mask: Mask | None) -> tuple["AttentionCache", KeysValues, Mask]:
-        """Returns the cache with what is new, and what the new queries attend to, with its mask.
+    def begin(self, rows: KeysValues, mask: Mask) -> "AttentionCache":
+        """Returns the cache with whole rows, which every beam begins with."""
 
-        With a mask, whole rows are new, which every beam begins with: their queries attend to their own keys. Without a
-        mask one more token of each beam is new.
-        """
+    def add(self, new: KeysValues) -> tuple["AttentionCache", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
 
 
 class StoredKeysValues(NamedTuple):
@@ -73,14 +72,16 @@ class KVCache(NamedTuple):
         visible_bmc = jnp.zeros((rows, beams, slots), bool)
         return cls(past, visible_bmc, used=jnp.int32(0))
 
-    def update(self, new: KeysValues, mask: Mask | None) -> tuple["KVCache", KeysValues, Mask]:
-        """Returns what every `AttentionCache` does; the padding of whole rows takes slots that no beam can see."""
+    def begin(self, rows: KeysValues, mask: Mask) -> "KVCache":
+        """Returns the cache with whole rows, which every beam begins with."""
         b, m, _ = self.visible_bmc.shape
-        if mask is not None:
-            # A prompt: t slots, which every beam sees, [b,t] -> [b,m,t].
-            real_bs = mask.keys_bs != 0
-            cache = self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
-            return cache, new, mask
+        # t slots, which every beam sees, but for padding: [b,t] -> [b,m,t].
+        real_bs = mask.keys_bs != 0
+        return self._write(rows, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+
+    def add(self, new: KeysValues) -> tuple["KVCache", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
+        b, m, _ = self.visible_bmc.shape
         # A beam's new token is visible to that beam only.
         cache = self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
         return cache, cache.past.keys_values(), Mask(dense_bts=cache.visible_bmc)

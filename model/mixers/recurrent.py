@@ -46,17 +46,11 @@ class Recurrent(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask | None,
+        mask: Mask,
         cache: BeamState | None = None,
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
         """Returns the output, and output and cell after x; there are no weights to drop or to draw."""
-        if mask is None:
-            assert cache is not None
-            # One more token of each beam, which goes on from the beam's own state.
-            gates_bmrge = self._gates(x_btd[:, :, None])
-            h_bmre, c_bmre = self._cell(gates_bmrge, *cache.arrays)
-            return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre)), None
         h_btre, c_btre = self._states(x_btd, mask)
         if cache is not None:
             cache = cache.begin(newest(h_btre, mask, 1)[:, 0], newest(c_btre, mask, 1)[:, 0])
@@ -65,6 +59,14 @@ class Recurrent(nn.Module):
             return forward_bte, cache, None
         backward_bte = h_btre[:, ::-1, 1]
         return jnp.concatenate([forward_bte, backward_bte], axis=-1), cache, None
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output of one more token of each beam, from the state of the beam, and the states after it."""
+        gates_bmrge = self._gates(x_bmd[:, :, None])
+        h_bmre, c_bmre = self._cell(gates_bmrge, *cache.arrays)
+        return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
 
     def _states(self, x_btd: Array, mask: Mask) -> State:
         """Returns output and cell [b,t,r,e] at every position, in the order in which each direction reads."""

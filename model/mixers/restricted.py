@@ -36,36 +36,33 @@ class Window(NamedTuple):
 
     cache: KVCache
 
-    def update(self, new: KeysValues, mask: Mask | None) -> tuple["Window", KeysValues, Mask]:
-        """Returns what every `AttentionCache` does."""
-        if mask is not None:
-            # A prompt attends to itself, in blocks; only its last r tokens are remembered.
-            return self._begin(new, mask), new, mask
-        cache, keys_values, visible = self.cache.update(new, None)
+    def add(self, new: KeysValues) -> tuple["Window", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
+        cache, keys_values, visible = self.cache.add(new)
         room = cache.visible_bmc.shape[2]
         # After the last slot comes the first again, whose token is the oldest.
         return Window(cache._replace(used=cache.used % room)), keys_values, visible
 
-    def _begin(self, new: KeysValues, mask: Mask) -> "Window":
+    def begin(self, rows: KeysValues, mask: Mask) -> "Window":
         """Returns the cache with the last r tokens of each row, which every beam begins with.
 
         Each token takes as many slots as there are beams: all beams see the first of them, and the rest stay hidden.
         The slots of the oldest token are the first to be overwritten.
         """
-        rows, beams, room = self.cache.visible_bmc.shape
+        b, m, room = self.cache.visible_bmc.shape
 
         def spread(x_bs: Array) -> Array:
-            """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
-            return jnp.repeat(newest(x_bs, mask, room // beams), beams, axis=1)
+            """From [b,s,..] to the newest in every m-th of the slots, [b,c,..]."""
+            return jnp.repeat(newest(x_bs, mask, room // m), m, axis=1)
 
         past = KeysValues(
-            spread(new.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(new.v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(new.positions_bs),
+            spread(rows.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(rows.v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(rows.positions_bs),
         )
-        first_c = jnp.arange(room) % beams == 0
+        first_c = jnp.arange(room) % m == 0
         visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
-        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
+        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (b, m, room))
         return Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "Window":
