@@ -14,7 +14,7 @@ Three more splits are for tests of what a model makes of the rules that it has l
 |---|---|
 | deeper | clauses inside clauses inside clauses; in train no clause is more than one level deep |
 | longer | 31 to 60 words a side; in train 3 to 30 |
-| unseen | a verb with an object, or an object in a case, that train_seen never has |
+| unseen | test sentences with a verb and an object, or an object and its case, that train_seen never combines |
 
 train_seen is train without the sentences that have one of those combinations, a tenth of all there are.
 
