@@ -32,6 +32,7 @@ class Multilingual(Tokenizer):
         self._ids = {language: ids[language] for language in languages if language in ids}
         for language in (source, target, *languages):
             if language not in self._ids:
+                # Some models have hundreds of languages.
                 raise UserError(
                     f"{name}: {format_value(language)} is none of its languages: {', '.join(self._ids)}"[:300]
                 )
@@ -54,6 +55,7 @@ class Multilingual(Tokenizer):
 
     @property
     def target(self) -> Tokenizer:
+        # The same pieces, but a text begins with the target's language.
         target = copy.copy(self)
         target.inner = self.inner.target
         target.begin = (self._ids[self._target],)

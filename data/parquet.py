@@ -55,13 +55,12 @@ def _paths(spec: str, name: str) -> list[Path]:
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """Opens a file for the body of the `with`, whose errors in reading it name it."""
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
+    from pyarrow import ArrowException, parquet
 
     try:
-        with ParquetFile(path) as file:
+        with parquet.ParquetFile(path) as file:
             yield file
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: not a Parquet file, or a damaged one ({reason})") from error
 

@@ -20,6 +20,7 @@ from vaswani.data.batching import Batch, Record, TextBatch, make_batch, make_tex
 from vaswani.data.length_batches import length_batches
 from vaswani.data.plans import PlannedBatch, bucket_plan, one_each, pack_plan, row_by_row, window_plan
 from vaswani.data.prepared import Prepared
+from vaswani.data.row_lengths import check_lengths
 from vaswani.errors import UserError, format_value
 
 _PREFETCHED = 8  # batches
@@ -207,41 +208,6 @@ class TrainingBatches(EndlessBatches[Batch | TextBatch]):
         if self._batching == "window":
             return _read_windows(cast(Prepared, self._prepared), planned)  # it has one side: it is a text
         return _read(self._prepared, planned, epoch)
-
-
-def check_lengths(lengths_nk: Int32[np.ndarray, "n sides"], cfg_data: ConfigDict) -> None:
-    """Raises a `UserError` unless training records of these lengths fit the rows that `data.batching` makes."""
-    is_text = lengths_nk.shape[1] == 1
-    # Windows are cut from a text of any length.
-    if cfg_data.batching == "window":
-        if not is_text:
-            raise UserError("data.batching is window, for monolingual text; data.train has pairs: use bucket or pack")
-        return
-    key = "the largest of data.buckets"
-    longest_row = cfg_data.buckets[-1]
-    if cfg_data.batching == "pack":
-        key = "data.pack_length"
-        longest_row = cfg_data.pack_length
-    if cfg_data.max_length > longest_row:
-        raise UserError(
-            f"data.max_length is {cfg_data.max_length}, but {key} is {longest_row}: a pair of"
-            f" {cfg_data.max_length} tokens would fit no row"
-        )
-    longest = int(lengths_nk.max())
-    # Lines are no longer than `data.max_length`; a text in characters is one sequence.
-    if is_text and longest > longest_row:
-        raise UserError(
-            f"data.batching is {cfg_data.batching}, and data.train has a text of {longest:,} tokens; {key} is"
-            f" {longest_row}: take window, which cuts a text into rows"
-        )
-
-
-def row_lengths(cfg_data: ConfigDict) -> list[int]:
-    """Returns the sequence lengths that pairs of up to `data.max_length` subwords need, ascending; each is compiled."""
-    # Packed rows and windows all have one length; buckets are needed up to the one that holds the longest pair.
-    if cfg_data.batching in ("pack", "window"):
-        return [cfg_data.pack_length]
-    return list(cfg_data.buckets[: bisect_left(cfg_data.buckets, cfg_data.max_length) + 1])
 
 
 def _read(prepared: Records, planned: PlannedBatch, epoch: int = 0) -> Batch | TextBatch:

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from vaswani.data.corpus import target_language
 from vaswani.errors import UserError, as_library, format_value
 from vaswani.infer.attention.maps import AttentionMap, attention_maps
+from vaswani.infer.evaluate.translations import score
 from vaswani.infer.inside.lens import Lens, logit_lens
 from vaswani.infer.inside.trace import Patch, Trace, trace
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.forced import check_lengths
-from vaswani.infer.translate.options import Decoding, check, make_decoding
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import (
     Hypothesis,
     Translation,
@@ -24,14 +25,16 @@ from vaswani.numbers import pluralize
 from vaswani.run.averaging import named_steps
 from vaswani.run.parameters import count_parameters
 from vaswani.run.sharding import data_mesh, place_params
+from vaswani.search.options import Decoding, check
 
-# What messages of commands name, and what `load_run` calls it.
-_IN_PYTHON = {
-    "--workdir=": "workdir=",
-    "--checkpoint": "checkpoint",
-    "--accept_changes": "accept_changes=True",
-    "this command": "load_run",
-}
+
+class SearchOptions(TypedDict, total=False):
+    """Options of a search; one that is None or left out has the value of the run's `config.decode`."""
+
+    beam: int | None
+    alpha: float | None
+    extra_length: int | None
+    stopping: str | None
 
 
 class LoadedRun:
@@ -58,51 +61,29 @@ class LoadedRun:
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings, and the first one counts
-        self,
-        lines: str,
-        *,
-        beam: int | None = None,
-        alpha: float | None = None,
-        extra_length: int | None = None,
-        stopping: str | None = None,
-        split_sentences: bool = False,
+        self, lines: str, *, split_sentences: bool = False, **options: Unpack[SearchOptions]
     ) -> str: ...
 
     @overload
     def translate(
-        self,
-        lines: Sequence[str],
-        *,
-        beam: int | None = None,
-        alpha: float | None = None,
-        extra_length: int | None = None,
-        stopping: str | None = None,
-        split_sentences: bool = False,
+        self, lines: Sequence[str], *, split_sentences: bool = False, **options: Unpack[SearchOptions]
     ) -> list[str]: ...
 
     @as_library()
     def translate(
-        self,
-        lines: str | Sequence[str],
-        *,
-        beam: int | None = None,
-        alpha: float | None = None,
-        extra_length: int | None = None,
-        stopping: str | None = None,
-        split_sentences: bool = False,
+        self, lines: str | Sequence[str], *, split_sentences: bool = False, **options: Unpack[SearchOptions]
     ) -> str | list[str]:
-        """Returns the best translation of each line, or of one string; options default to the run's `config.decode`.
+        """Returns the best translation of each line, or of one string.
 
-        With `split_sentences` the sentences of each line are translated one by one, and joined. Otherwise a warning
-        says how many lines have several, of which many a model translates only the first.
+        The options beam, alpha, extra_length and stopping default to the run's `config.decode`. With `split_sentences`
+        the sentences of each line are translated one by one, and joined. Otherwise a warning says how many lines have
+        several, of which many a model translates only the first.
 
         Raises:
-          UserError: an option is outside `infer.translate.options.LIMITS`, or unknown; or there is a line feed within
-            a line, which is allowed only with `split_sentences`.
+          UserError: an option is outside `search.options.LIMITS`, or unknown; or there is a line feed within a line,
+            which is allowed only with `split_sentences`.
         """
-        decoding = make_decoding(
-            self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping
-        )
+        decoding = make_decoding(self.run.config.decode, **options)
         translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
         texts = [translation.text for translation in translations]
         return texts[0] if isinstance(lines, str) else texts
@@ -113,26 +94,21 @@ class LoadedRun:
         lines: str | Sequence[str],
         nbest: int = 1,
         *,
-        beam: int | None = None,
-        alpha: float | None = None,
-        extra_length: int | None = None,
-        stopping: str | None = None,
         split_sentences: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> list[tuple[Hypothesis, ...]]:
         """Returns up to `nbest` translations of each line, best first, each with `text`, `score` and `log_prob`.
 
-        The beam is at least `nbest`. The score is log p, in nats and with EOS, over the length penalty (section 6.1).
-        `split_sentences` is as in `translate`: the k-th best of each sentence are joined, and their scores added.
+        The beam is at least `nbest`, unless it is given. The score is log p, in nats and with EOS, over the length
+        penalty (section 6.1). The options are as in `translate`: with `split_sentences` the k-th best of each sentence
+        are joined, and their scores added.
 
         Raises:
           UserError: as `translate`.
         """
         check("nbest", nbest)
-        if beam is None:
-            beam = max(nbest, self.run.config.decode.beam)
-        decoding = make_decoding(
-            self.run.config.decode, beam=beam, alpha=alpha, extra_length=extra_length, stopping=stopping, nbest=nbest
-        )
+        beam = max(nbest, self.run.config.decode.beam)
+        decoding = make_decoding(self.run.config.decode, **{"beam": beam, **options}, nbest=nbest)
         translations = self._translations(_to_translate(lines, split_sentences), decoding, split_sentences)
         return [translation.hypotheses for translation in translations]
 
@@ -170,8 +146,6 @@ class LoadedRun:
             raise UserError(f"{counts}: give one for each, at least one")
         check_lengths([self.run.model_config], self.run.tokenizer, sources, references)
         target = language or target_language(self.run.config.data.train) or "de"
-        from vaswani.infer.evaluate.translations import score  # here, since it loads sacrebleu
-
         translations = self._translations(sources, make_decoding(self.run.config.decode))
         return score([self.run], sources, [translation.text for translation in translations], references, target)
 
@@ -233,14 +207,8 @@ def load(
             f"batch_tokens is {format_value(batch_tokens)}; it must be a whole number, at least 1, or None for "
             "the default"
         )
-    try:
-        with as_library():
-            return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes), batch_tokens)
-    except UserError as error:
-        message = str(error)
-        for of_command, of_python in _IN_PYTHON.items():
-            message = message.replace(of_command, of_python)
-        raise UserError(message) from error
+    with as_library():
+        return LoadedRun(open_run(workdir, checkpoint, accept_changes=accept_changes), batch_tokens)
 
 
 def _to_translate(lines: str | Sequence[str], split_sentences: bool) -> list[str]:

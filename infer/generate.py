@@ -19,7 +19,7 @@ from vaswani.errors import UserError
 from vaswani.infer.options import define_run_flags, start, within_limits
 from vaswani.infer.runs import open_run
 from vaswani.infer.texts.continuation import generate
-from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.search.options import Decoding, Sampling
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
@@ -40,7 +40,7 @@ def decoding_of(options: Any, config: ConfigDict) -> Decoding:
     """Returns the decoding that the flags ask for.
 
     Raises:
-      UserError: a value is outside of `infer.translate.options.LIMITS`.
+      UserError: a value is outside of `search.options.LIMITS`.
     """
     searching = options.greedy or options.beam is not None
     sampling = None if searching else Sampling(options.seed, options.temperature, options.top_k, options.top_p)

@@ -12,20 +12,12 @@ from ml_collections import ConfigDict
 from vaswani import command
 from vaswani.errors import UserError
 from vaswani.files import folders, output_file
-from vaswani.infer.translate.options import (
-    ACCELERATED,
-    FULL_BATCH,
-    NARROW_BEAM,
-    STOPPINGS,
-    Decoding,
-    allowed,
-    limits,
-    make_decoding,
-)
+from vaswani.infer.translate.options import ACCELERATED, FULL_BATCH, NARROW_BEAM, make_decoding
 from vaswani.run import connect, unchanged
 from vaswani.run.builtin import run_folder
 from vaswani.run.config import SPLITS
 from vaswani.run.signals import Signals, leave
+from vaswani.search.options import STOPPINGS, Decoding, allowed, limits
 
 WORKDIR = (
     "folder of the run, or a bundled model: builtin:quickstart (the grammar), builtin:tatoeba (everyday English to "
@@ -133,7 +125,7 @@ def check_output(output: str | None, **inputs: str | None) -> None:
 
 
 def within_limits(*names: str) -> None:
-    """Makes the command line reject values of these flags outside `infer.translate.options.LIMITS`."""
+    """Makes the command line reject values of these flags outside `search.options.LIMITS`."""
     for name in names:
         flags.register_validator(
             name, lambda value, name=name: allowed(name, value), message=f"it must be {limits(name)}"
@@ -143,7 +135,7 @@ def within_limits(*names: str) -> None:
 def decoding(options: Any, config: ConfigDict, **more: Any) -> Decoding:
     """Returns the decoding options of the flags; those not given come from the run's `config.decode`.
 
-    `more` are arguments of `infer.translate.options.make_decoding` that have no flag in `define_decoding_flags`.
+    `more` are options that have no flag in `define_decoding_flags`.
     """
     return make_decoding(
         config.decode,

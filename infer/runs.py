@@ -70,9 +70,7 @@ def open_run(
     config = read_config(workdir)
     allowed = (task,) if isinstance(task, str) else task
     if allowed and config.task not in allowed:
-        raise UserError(
-            f"--workdir={workdir}: this run's task is {config.task}; this command is for {', '.join(allowed)}"
-        )
+        raise UserError(f"workdir={workdir}: this run's task is {config.task}, not {' or '.join(allowed)}")
     check_began(workdir)
     run_task = task_of(config.task)
     text = None if run_task.images else open_tokenizer(workdir / "tokenizer.model")

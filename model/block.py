@@ -24,7 +24,7 @@ from vaswani.model.noise import Noise, dropout, fold
 from vaswani.model.positions import NoPositions, encoding_of
 from vaswani.model.rows import by_rows
 
-ACTIVATIONS: dict[str, Any] = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
@@ -34,7 +34,7 @@ ACTIVATIONS: dict[str, Any] = {
     "swiglu": jax.nn.silu,
 }
 GATED = ("geglu", "geglu_tanh", "swiglu")  # feed-forward networks with a gate
-NORMS: dict[str, Any] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+NORMS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 # Where a block draws noise: each site folds its number into the key.
 # Six places, so that no two draw the same mask. Their order is part of a run: another would draw other masks.
@@ -85,7 +85,7 @@ def layer_norm(config: ModelConfig) -> Any:
     return NORMS[config.norm_kind](epsilon=config.norm_epsilon, dtype=config.dtype, use_fast_variance=False)
 
 
-def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> Any:
+def self_mixer(c: ModelConfig, causal: bool, gain: float = 1.0) -> nn.Module:
     """Returns the mixer that `config.mixer` names; that is also its name among the parameters. `gain`: see `Heads`."""
     # The source tokens of a full prefix see those after them, in rows that are causal otherwise.
     encoding = encoding_of(c, causal=causal and c.prefix != "full")
@@ -193,11 +193,16 @@ class Block(nn.Module):
     ) -> tuple[Float[Array, "b t d"], Cache | None, Weights]:
         """Returns the output, the cache of the mixer with x, and the attention weights.
 
-        As in a mixer (see `model.mixers`), x are whole rows, or without a mask one more token of each beam.
+        x are whole rows, or without a mask one more token of each beam, with a cache.
         """
         # Sub-layer 1: self-attention, or what replaces it.
         normed_btd = self._pre_norm(x_btd, self.norm_1)
-        y_btd, cache, self_bhtt = self.mixer(normed_btd, positions_bt, mask, cache, fold(noise, SELF_WEIGHTS), *shared)
+        self_bhtt = None
+        if mask is None:
+            y_btd, cache = self.mixer.step(normed_btd, positions_bt, cache, *shared)
+        else:
+            noise_of_mixer = fold(noise, SELF_WEIGHTS)
+            y_btd, cache, self_bhtt = self.mixer(normed_btd, positions_bt, mask, cache, noise_of_mixer, *shared)
         x_btd = self._add_and_norm(x_btd, y_btd, self.norm_1, fold(noise, SELF_OUTPUT))
 
         # Sub-layer 2, of a decoder: attention over the output of the encoder stack.

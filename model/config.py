@@ -1,7 +1,6 @@
 """The model's sizes and variants, named as in the paper."""
 
 import dataclasses
-from typing import Any
 
 from vaswani.configs.rules import broken
 
@@ -66,7 +65,7 @@ class CommonConfig:
             raise ValueError(fault)
 
     @property
-    def keys(self) -> dict[str, Any]:
+    def keys(self) -> dict[str, object]:
         """The fields as keys of a config: "model.N"."""
         return {f"model.{field}": value for field, value in vars(self).items()}
 

@@ -1,5 +1,6 @@
 """From ids to vectors and from vectors to logits (section 3.4)."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ class Embedding(NamedTuple):
     positions_ld: Float[Array, "l d"] | None = None  # where positions are learned; longer rows are refused by `Stack`
     softmax_vd: Float[Array, "v d"] | None = None
     bias_v: Float[Array, " v"] | None = None  # of the softmax
-    norm: nn.Module | None = None  # a layer norm before the dropout, as BERT and BART have
+    norm: Callable[[Array], Array] | None = None  # a layer norm before the dropout, as BERT and BART have
 
     def encode(
         self,

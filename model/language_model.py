@@ -1,19 +1,18 @@
 """A decoder-only language model: the paper's decoder without an encoder (Radford et al. 2018, "GPT")."""
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax import struct
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.ids import PAD
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import embeddings, logits_of
 from vaswani.model.noise import Noise, fold
-from vaswani.model.stack import Stack
+from vaswani.model.parameters import ONE_TOKEN
+from vaswani.model.stack import Stack, StackCache
+from vaswani.model.types import Leaf
 from vaswani.tokens import Tokens
 
 # Where the model draws noise.
@@ -24,9 +23,8 @@ EMBED, STACK = range(2)
 class PromptCache(struct.PyTreeNode):
     """What the stack remembers of the prompts and of the tokens after them."""
 
-    # Any, because jax also builds this tree with tracers or shapes in place of arrays.
-    stack: Any  # StackCache
-    last_b: Any  # int32 positions of the prompts' last tokens
+    stack: StackCache
+    last_b: Leaf  # int32 positions of the prompts' last tokens
     room: int = struct.field(pytree_node=False)  # slots for the prompts
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "PromptCache":
@@ -104,6 +102,8 @@ class LanguageModel(DecoderOnly):
     for learned positions and a row longer than their table.
     """
 
+    smallest_inputs = (ONE_TOKEN,)
+
     def __call__(self, tokens: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits for whole rows."""
         x_btc, softmax_vc = self.logit_factors(tokens, noise)
@@ -141,9 +141,3 @@ class LanguageModel(DecoderOnly):
     def start(self, prompts_bs: Int[Array, "b s"], beams: int, slots: int) -> tuple[Int[Array, " b"], PromptCache]:
         """Returns the first token of every search, its prompt's last, and the cache of what is before it."""
         return self.read_prompts(prompts_bs, beams, slots)
-
-
-def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
-    """Returns fresh float32 parameters, drawn as those of `model.transformer`."""
-    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
-    return jax.jit(LanguageModel(config).init)(key, token)["params"]

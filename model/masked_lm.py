@@ -1,9 +1,8 @@
 """A masked language model: the paper's encoder alone, which sees both sides of a blank (Devlin et al. 2018, "BERT")."""
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.model.block import ACTIVATIONS, layer_norm
@@ -11,6 +10,7 @@ from vaswani.model.config import ModelConfig
 from vaswani.model.embed import Embedding, logits_of, position_table, table
 from vaswani.model.mixers.head_variants import add_bias
 from vaswani.model.noise import Noise, fold
+from vaswani.model.parameters import ONE_TOKEN
 from vaswani.model.stack import Stack
 from vaswani.tokens import Tokens
 
@@ -33,6 +33,7 @@ class MaskedLM(nn.Module):
 
     config: ModelConfig
     classes: int = 0
+    smallest_inputs = (ONE_TOKEN,)
 
     def setup(self) -> None:
         c = self.config
@@ -85,8 +86,3 @@ class MaskedLM(nn.Module):
 
     def _embed(self, tokens: Tokens, noise: Noise | None) -> Float[Array, "b t d"]:
         return self.embedding.encode(tokens.ids_bt, tokens.positions_bt, noise)
-
-
-def init_params(config: ModelConfig, key: PRNGKeyArray, classes: int = 0) -> dict:
-    """Returns new float32 parameters, drawn as those of `model.transformer`."""
-    return jax.jit(MaskedLM(config, classes).init)(key, Tokens.of(jnp.ones((1, 1), jnp.int32)))["params"]

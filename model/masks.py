@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Int
 
+from vaswani.model.types import Leaf
+
 NO_SEGMENT = -1  # of positions outside every row: no sentence and no padding has it
 # Of a masked logit. Finite, so that a query with no key to attend to gets uniform weights rather than NaN.
 MASKED = -1e9
@@ -23,12 +25,11 @@ class Mask(struct.PyTreeNode):
     Cached decoding has `dense_bts` alone: segments cannot tell which keys are a beam's own.
     """
 
-    # Any, because jax also builds this tree with tracers, shapes or shardings in place of arrays.
-    queries_bt: Any = None  # int32 segments
-    keys_bs: Any = None  # int32 segments
+    queries_bt: Any = None  # int32 segments, a `Leaf`; None beside a dense mask of cached decoding
+    keys_bs: Any = None
     causal: bool = struct.field(pytree_node=False, default=False)  # section 3.2.3
     prefix: int = struct.field(pytree_node=False, default=0)
-    dense_bts: Any = None  # bool
+    dense_bts: Leaf | None = None  # bool
     kernel: str | None = struct.field(pytree_node=False, default=None)  # of `model.mixers.kernels`; None is the einsum
 
     def with_dense(self) -> "Mask":

@@ -7,7 +7,6 @@ seeds, layers, positions and steps.
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from vaswani.configs.rules import CHOICES
 from vaswani.model.config import CommonConfig
+from vaswani.model.types import Leaf
 
 WORD = 2**32  # values of a uint32
 
@@ -28,9 +28,8 @@ class Noise(struct.PyTreeNode):
     its rows have the same mask as others.
     """
 
-    # Any, because jax also builds this tree with tracers or shapes in place of arrays.
-    key: Any
-    rows_b: Any
+    key: Leaf
+    rows_b: Leaf
     bits: str = struct.field(pytree_node=False, default="threefry")
 
     @classmethod

@@ -1,12 +1,13 @@
 """The number of parameters of a model, which is not built: jax traces the shapes of its initial parameters."""
 
 from functools import cache, partial
-from typing import Any
 
 import jax
 
-from vaswani.model import language_model, translation
 from vaswani.model.config import CommonConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.parameters import init_params
+from vaswani.model.translation import translation_model
 
 
 @cache
@@ -17,6 +18,6 @@ def parameter_count(config: CommonConfig, *, decoder_only: bool = False) -> int:
     a bias in each layer norm. The counts that the paper prints (65e6, 213e6) do not match a shared vocabulary of
     37,000; this follows the equations.
     """
-    init: Any = language_model.init_params if decoder_only else translation.init_params
-    shapes = jax.eval_shape(partial(init, config), jax.random.key(0))
+    model = LanguageModel(config) if decoder_only else translation_model(config)
+    shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
     return sum(leaf.size for leaf in jax.tree.leaves(shapes))

@@ -8,7 +8,6 @@ layer adds to its keys and values. The table that `embed` reads has `config.limi
 
 import dataclasses
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +26,6 @@ class NoPositions:
 
     Each kind overrides what it changes; here nothing is.
     """
-
-    config: Any = None  # `ModelConfig`; kinds without parameters need none
-    causal: bool = False  # whether no key is after its query
 
     biases = 0  # rows of the table that `bias` reads, which the layers of a stack share
 
@@ -63,10 +59,12 @@ class NoPositions:
 class Sinusoidal(NoPositions):
     """The paper's (section 3.5)."""
 
+    d_model: int
+
     def embed(
         self, x_btd: Float[Array, "b t d"], positions_bt: Int[Array, "b t"], table_ld: Float[Array, "l d"] | None
     ) -> Float[Array, "b t d"]:
-        return x_btd + sinusoids(positions_bt, self.config.d_model)
+        return x_btd + sinusoids(positions_bt, self.d_model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,15 +94,19 @@ class Rotary(NoPositions):
 class Alibi(NoPositions):
     """ALiBi, Press et al. 2021 (arXiv 2108.12409)."""
 
+    h: int
+
     def bias(
         self, positions_bt: Int[Array, "b t"], positions_bs: Int[Array, "b s"], table_rh: Float[Array, "r h"] | None
     ) -> Float[Array, "b h t s"] | None:
-        return alibi_bias(positions_bt, positions_bs, self.config.h)
+        return alibi_bias(positions_bt, positions_bs, self.h)
 
 
 @dataclasses.dataclass(frozen=True)
 class T5Bias(NoPositions):
     """T5's learned bias of each head for each bucket of distances, Raffel et al. 2020 (arXiv 1910.10683)."""
+
+    causal: bool  # whether no key is after its query
 
     biases = 32
 
@@ -127,26 +129,33 @@ class RelativeVectors(NoPositions):
     The distance of a key after its query is clipped to -max_distance .. max_distance.
     """
 
+    max_distance: int
+
     @property
     def distances(self) -> int:
-        return 2 * self.config.max_distance + 1
-
-
-KINDS: dict[str, type[NoPositions]] = {
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "rope": Rotary,
-    "alibi": Alibi,
-    "t5": T5Bias,
-    "shaw": RelativeVectors,
-    "none": NoPositions,
-}
+        return 2 * self.max_distance + 1
 
 
 def encoding_of(config: CommonConfig, causal: bool = False) -> NoPositions:
     """Returns the positions that `config.positions` names; recurrent networks have none."""
-    kind = KINDS[config.positions] if isinstance(config, ModelConfig) else NoPositions
-    return kind(config, causal)
+    if not isinstance(config, ModelConfig):
+        return NoPositions()
+    match config.positions:
+        case "sinusoidal":
+            return Sinusoidal(config.d_model)
+        case "learned":
+            return Learned()
+        case "rope":
+            return Rotary()
+        case "alibi":
+            return Alibi(config.h)
+        case "t5":
+            return T5Bias(causal)
+        case "shaw":
+            return RelativeVectors(config.max_distance)
+        case "none":
+            return NoPositions()
+    raise ValueError(f"model.positions is {config.positions!r}, which model/positions.py:encoding_of does not know")
 
 
 def frequencies(width: int) -> Float[np.ndarray, " half"]:

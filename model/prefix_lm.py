@@ -13,11 +13,14 @@ from vaswani.model.decoding import translation_limits
 from vaswani.model.embed import logits_of
 from vaswani.model.language_model import EMBED, STACK, DecoderOnly, PromptCache
 from vaswani.model.noise import Noise, fold
+from vaswani.model.parameters import ONE_TOKEN
 from vaswani.tokens import Tokens
 
 
 class PrefixLM(DecoderOnly):
     """Logits of the target given the source, with the interface of `Transformer` for training and search."""
+
+    smallest_inputs = (ONE_TOKEN, ONE_TOKEN)
 
     def __call__(self, source: Tokens, target: Tokens, noise: Noise | None = None) -> Float[Array, "b t v"]:
         """Returns the logits of the next token at each position of `target`, which is already shifted right."""

@@ -1,6 +1,6 @@
 """A stack of N blocks: an encoder, a decoder, or a whole single-stack model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +20,10 @@ from vaswani.tokens import Tokens
 
 # Rematerialisation. "full" recomputes a block's whole forward pass in the backward pass; "dots" saves its products with
 # parameters (projections and feed-forward network) and recomputes attention, norms and dropout.
-REMAT_POLICIES: dict[str, Any] = {"full": None, "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims}
+REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
+    "full": None,
+    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+}
 
 
 class Memory(NamedTuple):
@@ -73,7 +76,7 @@ class Stack(nn.Module):
         # "The encoder is composed of a stack of N = 6 identical layers"; so is the decoder.
         residual = Residual.of(c, self.stacks, self.cross)
         own_layers = 1 if c.share_layers else self.depth
-        block: Any = Block
+        block = Block
         if c.remat != "none":
             # The backward pass then computes again what the policy does not save.
             block = nn.remat(block, policy=REMAT_POLICIES[c.remat])
@@ -121,7 +124,7 @@ class Stack(nn.Module):
             memory = cache.memory()
         mask, memory_mask = self._masks(tokens, memory, prefix, is_plain)
 
-        caches: list[Any] = []
+        caches = []
         weights = []
         if c.scan_layers and cache is None and not is_plain:
             x_btd = self._scan(x_btd, tokens.positions_bt, mask, memory, memory_mask, noise)
@@ -139,7 +142,8 @@ class Stack(nn.Module):
                     fold(noise, n),
                     self.shared,
                 )
-                caches.append(block_cache)
+                if block_cache is not None:
+                    caches.append(block_cache)
                 weights.append(block_weights)
 
         if cache is not None:

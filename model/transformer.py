@@ -1,9 +1,8 @@
 """The encoder-decoder Transformer (Figure 1), from token ids to logits."""
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from vaswani.configs.rules import WITH_WEIGHTS
 from vaswani.ids import BOS
@@ -12,6 +11,7 @@ from vaswani.model.config import ModelConfig
 from vaswani.model.decoding import translation_limits
 from vaswani.model.embed import embeddings, logits_of
 from vaswani.model.noise import Noise, fold
+from vaswani.model.parameters import ONE_TOKEN
 from vaswani.model.stack import Memory, Stack, StackCache
 from vaswani.tokens import Tokens
 
@@ -26,6 +26,7 @@ class Transformer(nn.Module):
     """
 
     config: ModelConfig
+    smallest_inputs = (ONE_TOKEN, ONE_TOKEN)
 
     def setup(self) -> None:
         c = self.config
@@ -119,10 +120,3 @@ class Transformer(nn.Module):
             maps["encoder"] = jnp.stack(encoder)
             maps["decoder"] = jnp.stack(decoder)
         return maps
-
-
-def init_params(config: ModelConfig, key: PRNGKeyArray) -> dict:
-    """Returns new float32 parameters, as in tensor2tensor: Glorot-uniform matrices, embeddings N(0, 1/d_model)."""
-    # Parameters do not depend on the number of rows or tokens: one of each is enough to make them.
-    token = Tokens.of(jnp.ones((1, 1), jnp.int32))
-    return jax.jit(Transformer(config).init)(key, token, token)["params"]

@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import position_table
@@ -82,6 +81,11 @@ class Vision(nn.Module):
     config: ModelConfig
     image: ImageConfig
 
+    @property
+    def smallest_inputs(self) -> tuple[Float[Array, "1 y x"], Int[Array, "1"]]:
+        """One blank image, from which `init_params` makes parameters."""
+        return jnp.zeros((1, self.image.height, self.image.width)), jnp.ones(1, jnp.int32)
+
     def setup(self) -> None:
         c = self.config
         pixels = self.image.patch_height * self.image.patch_width
@@ -134,9 +138,3 @@ def tokens(image: ImageConfig, real_b: Int[Array, " b"]) -> Tokens:
     positions_t = jnp.arange(image.positions, dtype=jnp.int32)
     positions_bt = jnp.broadcast_to(positions_t[None], shape)
     return Tokens(segments_bt, segments_bt, positions_bt)
-
-
-def init_params(config: ModelConfig, image: ImageConfig, key: PRNGKeyArray) -> dict:
-    """Returns fresh float32 parameters; the head begins at zero."""
-    blank_byx = jnp.zeros((1, image.height, image.width))
-    return jax.jit(Vision(config, image).init)(key, blank_byx, jnp.ones(1, jnp.int32))["params"]

@@ -26,8 +26,9 @@ from vaswani.model.config import ModelConfig
 from vaswani.model.masks import Mask
 from vaswani.model.noise import Noise, dropout
 from vaswani.model.parameter_count import parameter_count
+from vaswani.model.parameters import init_params
 from vaswani.model.positions import sinusoids
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tokens import Tokens
 
 rng = np.random.default_rng(0)
@@ -110,7 +111,7 @@ plt.show()
 
 # %%
 config = ModelConfig(vocab_size=30, N=2, d_model=32, d_ff=64, h=4, d_k=8, d_v=8, P_drop=0.1)
-params = init_params(config, jax.random.key(0))
+params = init_params(Transformer(config), jax.random.key(0))
 apply = jax.jit(lambda params, *ids: Transformer(config).apply(params, *map(Tokens.of, ids)))
 source = jnp.array([[5, 6, 7, 8, 9]])
 target, other = jnp.array([[1, 10, 11, 12]]), jnp.array([[1, 10, 11, 25]])

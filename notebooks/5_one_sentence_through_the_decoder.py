@@ -27,7 +27,8 @@ from vaswani.data.sources import open_corpus
 from vaswani.ids import BOS, EOS
 from vaswani.infer.inside.trace import record
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tokens import Tokens
 
 # %% [markdown]
@@ -190,7 +191,7 @@ plt.show()
 
 # %%
 config = ModelConfig(vocab_size=20, N=2, d_model=16, d_ff=64, h=4, d_k=4, d_v=4)
-params = init_params(config, jax.random.key(0))
+params = init_params(Transformer(config), jax.random.key(0))
 source = Tokens.of(jnp.array([[5, 6, 7, 8, 2]]))  # 2 is </s>
 target = Tokens.of(jnp.array([[1, 9, 10, 11]]))  # 1 is <s>
 model = record(config, params, source, target, {})

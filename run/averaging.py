@@ -62,9 +62,10 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
     if is_builtin(workdir):
         return load_weights(workdir, choice)
     listed = list_checkpoints(workdir)
-    checkpoints = listed
+    damaged: set[int] = set()
     while True:
-        steps = choose(choice, checkpoints)
+        intact = [checkpoint for checkpoint in listed if checkpoint.step not in damaged]
+        steps = choose(choice, intact)
         name = params_cache.name_of(workdir / "checkpoints", steps, "ema" if choice == EMA else "params")
         params = params_cache.read(name)
         if params is not None:
@@ -75,14 +76,14 @@ def load_choice(workdir: Path, choice: str) -> tuple[list[int], Any]:
             return steps, params
         except UserError as error:
             now = list_checkpoints(workdir)
-            if now != listed:
+            if now != listed:  # a training process has saved or removed some: choose again
                 listed = now
-                checkpoints = now
+                damaged = set()
                 continue
             if not isinstance(error, DamagedError):
                 raise
-            checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.step != error.step]
-            if choice.isdecimal() or not checkpoints:
+            damaged.add(error.step)
+            if choice.isdecimal() or len(damaged) == len(listed):
                 raise
             note(f"{workdir}/checkpoints/{error.step} is damaged ({error.how}) and ignored")
 
@@ -105,7 +106,7 @@ def check_began(workdir: Path) -> None:
     is_run = (workdir / "config.json").is_file() and not is_builtin(workdir)
     if is_run and not (workdir / "metrics.jsonl").exists() and not (workdir / "checkpoints").is_dir():
         raise UserError(
-            f"--workdir={workdir}: training never began in this folder, so there is no checkpoint: "
+            f"workdir={workdir}: training never began in this folder, so there is no checkpoint: "
             "fix what stopped it and give the same command again, or wait for the first checkpoint"
         )
 

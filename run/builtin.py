@@ -58,7 +58,7 @@ def load_weights(workdir: Path, choice: str) -> tuple[list[int], dict[str, Any]]
 
     step = checkpoint_of(workdir).step
     if choice not in ("latest", str(step)):
-        raise UserError(f"{BUILTIN}{workdir.name} has only checkpoint {step}, not {choice}; leave --checkpoint out")
+        raise UserError(f"{BUILTIN}{workdir.name} has only checkpoint {step}, not {choice}")
     # Only the file is in float16: what is computed with them is in float32, as in any run.
     leaves = {name: leaf.astype("float32") for name, leaf in load_file(workdir / WEIGHTS).items()}
     return [step], unflatten_dict(leaves, sep="/")

@@ -34,8 +34,8 @@ def read_config(workdir: Path) -> ConfigDict:
     path = workdir / "config.json"
     if not path.is_file():
         if not workdir.is_dir():
-            raise UserError(f"--workdir={workdir}: no such folder")
-        raise UserError(f"--workdir={workdir}: not the folder of a run; it has no config.json")
+            raise UserError(f"workdir={workdir}: no such folder")
+        raise UserError(f"workdir={workdir}: not the folder of a run; it has no config.json")
     config = with_defaults(read_json(path, dict))
     check_keys(config, default().to_dict(), f"{path}: damaged")
     return ConfigDict(config)

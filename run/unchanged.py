@@ -61,7 +61,7 @@ def check_unchanged(workdir: Path, step: int, accept: bool = False) -> None:
         if change is None:
             continue
         if not (accept or _accepts_changes()):
-            raise UserError(f"{change}; restore the file, or give --{FLAG} if this is meant")
+            raise UserError(f"{change}; restore the file, or set {FLAG} if this is meant")
         note(f"{change}; accepted")
 
 

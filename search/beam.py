@@ -22,15 +22,17 @@ Each sentence has its own limit and its own end, so the other rows of the batch 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from vaswani.ids import EOS
-from vaswani.model.decoding import take_beams
+from vaswani.model.decoding import Cache, take_beams
+from vaswani.model.types import Params
 from vaswani.search.largest import top_k
+from vaswani.search.options import Decoding
 from vaswani.search.rules import Rules, allocate, count_phrase_tokens, next_constraint
 from vaswani.search.state import (
     Hypotheses,
@@ -125,8 +127,8 @@ def dynamic_beam_allocation(
 
 
 def consider(
-    model: Model, params: Any, state: SearchState, limit_b: Int[Array, " b"], rules: Rules | None
-) -> tuple[Extensions, Any]:
+    model: Model, params: Params, state: SearchState, limit_b: Int[Array, " b"], rules: Rules | None
+) -> tuple[Extensions, Cache]:
     """Returns the extensions that a step considers, 2m or, with beam 1, one; and the cache, beams still in place."""
     # Edits of the logits only take extensions away: each that is left has the probability that the model gives it.
     logits_bmv, cache = next_logits(model, params, state)
@@ -149,7 +151,7 @@ def consider(
 def update_beams(
     state: SearchState,
     new: Extensions,
-    penalty_of: Callable[[Any], Any],
+    penalty_of: Callable[[Array], Array],
     penalty_at_limit_b: Float[Array, " b"],
     nbest: int,
     stopping: str,
@@ -203,39 +205,26 @@ def _append(state: SearchState, parent_bk: Int[Array, "b k"], token_bk: Int[Arra
 
 def beam_search(
     model: Model,
-    params: Any,
+    decoding: Decoding,
+    params: Params,
     inputs_bs: Int[Array, "b s"],
-    *,
-    beam: int,
-    alpha: float,
-    extra_length: int,
-    nbest: int = 1,
-    penalty: str = "gnmt",
-    stopping: str = "exact",
     rules: Rules | None = None,
 ) -> Search:
-    """Searches for the `nbest` best outputs of each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
+    """Searches for the n best outputs of each row of `inputs_bs` (for a translator, source ids with EOS, then 0).
 
-    Pure; jit `run_search` of it with everything but `params`, `inputs_bs` and `rules` static. The definition is above.
-
-    Raises:
-      ValueError: a negative `alpha` (exact stopping would not be exact), or `nbest` not in 1..`beam`.
+    The definition is above. `min_length` and `no_repeat` of the decoding are among the `rules`.
     """
-    if alpha < 0:
-        raise ValueError(f"alpha is {alpha}; it must be at least 0")
-    if not 1 <= nbest <= beam:
-        raise ValueError(f"nbest is {nbest}; it must be in 1..{beam}, the beam")
-    limit_b, steps = model.output_limits(inputs_bs, extra_length)
-    penalty_of = partial(length_penalty, alpha=alpha, kind=penalty)
+    limit_b, steps = model.output_limits(inputs_bs, decoding.extra_length)
+    penalty_of = partial(length_penalty, alpha=decoding.alpha, kind=decoding.length_penalty)
     penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
         # The cache has every beam's own past until now; then each continues its parent's.
         new, cache = consider(model, params, state, limit_b, rules)
-        after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, nbest, stopping)
+        after, parent_bm = update_beams(state, new, penalty_of, penalty_at_limit_b, decoding.nbest, decoding.stopping)
         return after._replace(cache=cache.select(parent_bm))
 
     def result(finished: Hypotheses) -> Hypotheses:
-        return clear_empty_slots(jax.tree.map(lambda field_bm: field_bm[:, :nbest], finished))
+        return clear_empty_slots(jax.tree.map(lambda field_bm: field_bm[:, : decoding.nbest], finished))
 
-    return Search(partial(start, model, params, inputs_bs, beam, steps), advance, result)
+    return Search(partial(start, model, params, inputs_bs, decoding.beam, steps), advance, result)

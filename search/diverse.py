@@ -9,13 +9,14 @@ beam search.
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from vaswani.model.types import Params
 from vaswani.search.beam import length_penalty, most_probable, update_beams
+from vaswani.search.options import Decoding
 from vaswani.search.state import (
     Hypotheses,
     Model,
@@ -29,31 +30,12 @@ from vaswani.search.state import (
 )
 
 
-def diverse_search(
-    model: Model,
-    params: Any,
-    inputs_bs: Int[Array, "b s"],
-    *,
-    beam: int,
-    alpha: float,
-    extra_length: int,
-    groups: int,
-    diversity: float,
-    penalty: str = "gnmt",
-    stopping: str = "exact",
-) -> Search:
-    """Searches for up to `beam` outputs of each row of `inputs_bs`, from `groups` groups of equal size.
-
-    Raises:
-      ValueError: `groups` does not divide `beam` into groups of at least 2, or `alpha` or `diversity` is negative.
-    """
-    size = beam // groups
-    if size * groups != beam or size < 2:
-        raise ValueError(f"groups is {groups}; it must divide the beam of {beam} into groups of at least 2")
-    if alpha < 0 or diversity < 0:
-        raise ValueError(f"alpha is {alpha} and diversity {diversity}; they must be at least 0")
-    limit_b, steps = model.output_limits(inputs_bs, extra_length)
-    penalty_of = partial(length_penalty, alpha=alpha, kind=penalty)
+def diverse_search(model: Model, decoding: Decoding, params: Params, inputs_bs: Int[Array, "b s"]) -> Search:
+    """Searches for up to `beam` outputs of each row of `inputs_bs`, from `groups` groups of equal size."""
+    beam = decoding.beam
+    size = beam // decoding.groups
+    limit_b, steps = model.output_limits(inputs_bs, decoding.extra_length)
+    penalty_of = partial(length_penalty, alpha=decoding.alpha, kind=decoding.length_penalty)
     penalty_at_limit_b = penalty_of(limit_b)
 
     def advance(state: SearchState) -> SearchState:
@@ -70,9 +52,9 @@ def diverse_search(
             own = slice(first, first + size)
             # A step of beam search with m = `size`, for this group alone.
             group = _take_group(state, own)
-            diversity_penalty_bv = diversity * counts_bv
+            diversity_penalty_bv = decoding.diversity * counts_bv
             new = most_probable(group, allowed_bmv[:, own], normaliser_bm1[:, own], 2 * size, diversity_penalty_bv)
-            group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size, stopping)
+            group, parent_bm = update_beams(group, new, penalty_of, penalty_at_limit_b, size, decoding.stopping)
             # Now the later groups avoid these tokens too; parents are numbered within the whole beam.
             alive_bm = (group.log_probs_bm > -jnp.inf).astype(counts_bv.dtype)
             counts_bv = counts_bv.at[rows_b1, group.token_bm].add(alive_bm)

@@ -1,5 +1,6 @@
 """Several models that search together: the next token's logits are the mean of the models' log-probabilities."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from vaswani.model.config import CommonConfig
 from vaswani.model.decoding import Cache
 from vaswani.model.translation import translation_model
+from vaswani.model.types import Params
 from vaswani.search.state import Model
 
 
@@ -45,7 +47,7 @@ class Ensemble(NamedTuple):
             steps.append(most)
         return jnp.min(jnp.stack(limits_b), axis=0), min(steps)
 
-    def apply(self, variables: dict[str, Any], *arguments: Any, method: str | None = None) -> Any:
+    def apply(self, variables: Mapping[str, Any], *arguments: Any, method: str | None = None) -> Any:
         """Does what a Flax module's `apply` does: `start`, `step` or, without a method, mean log-probabilities."""
         members = list(zip(self.members, variables["params"], strict=True))
         # All begin with the same token; each has a cache of its own.
@@ -59,7 +61,7 @@ class Ensemble(NamedTuple):
         return _mean_log_probs(logits)
 
     def _step(
-        self, members: list[tuple[Model, Any]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
+        self, members: list[tuple[Model, Params]], token_bm: Int[Array, "b m"], step: Int[Array, ""], caches: Caches
     ) -> tuple[Float[Array, "b m v"], Caches]:
         logits = []
         after = []

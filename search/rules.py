@@ -14,13 +14,14 @@ The first of the largest bank gains a token at each step, so every output has it
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.ids import EOS
+from vaswani.model.types import Leaf
 
 
 class Spelling(NamedTuple):
@@ -31,9 +32,9 @@ class Spelling(NamedTuple):
     it is the same in every row, which may leave the batch.
     """
 
-    size_b: Any  # Int[Array, " b"]
-    allowed_blv: Any  # Bool[Array, "b l v"]
-    bytes_bv: Any  # Int[Array, "b v"]
+    size_b: Int[Array, " b"]
+    allowed_blv: Bool[Array, "b l v"]
+    bytes_bv: Int[Array, "b v"]
 
     def following(
         self, ids_bmt: Int[Array, "b m t"], begins_b: Int[Array, " b"]
@@ -60,9 +61,9 @@ class Rules:
     is none.
     """
 
-    prefix_bp: Any = None  # Int[Array, "b p"]
+    prefix_bp: Leaf | None = None
     spelling: Spelling | None = None
-    phrases_bcl: Any = None  # Int[Array, "b c l"]
+    phrases_bcl: Leaf | None = None
     min_length: int = field(default=0, metadata={"static": True})
     no_repeat: int = field(default=0, metadata={"static": True})
     given: int = field(default=0, metadata={"static": True})

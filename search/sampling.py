@@ -1,12 +1,12 @@
 """Random translations: temperature, top-k and top-p (nucleus) sampling."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from vaswani.ids import EOS
+from vaswani.model.types import Params
+from vaswani.search.options import Decoding
 from vaswani.search.state import (
     Hypotheses,
     Model,
@@ -43,27 +43,17 @@ def truncate(logits_bmv: Float[Array, "b m v"], top_k: int, top_p: float) -> Flo
 
 
 def sample(
-    model: Model,
-    params: Any,
-    inputs_bs: Int[Array, "b s"],
-    keys_b: Key[Array, " b"],
-    *,
-    samples: int,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    extra_length: int,
+    model: Model, decoding: Decoding, params: Params, inputs_bs: Int[Array, "b s"], keys_b: Key[Array, " b"]
 ) -> Search:
-    """Draws `samples` independent translations of each row, the most probable first; repeats are possible.
+    """Draws `nbest` independent translations of each row, the most probable first; repeats are possible.
 
     A sentence's draws depend only on its own key, not on its place in the batch. Scores are the model's
     log-probabilities before temperature and truncation. Length limits are those of beam search.
-
-    Raises:
-      ValueError: `samples` < 1, `temperature` <= 0 (use beam 1), `top_k` < 0, or `top_p` not in (0, 1].
     """
-    _check(samples, temperature, top_k, top_p)
-    limit_b, steps = model.output_limits(inputs_bs, extra_length)
+    options = decoding.sampling
+    assert options is not None
+    samples = decoding.nbest
+    limit_b, steps = model.output_limits(inputs_bs, decoding.extra_length)
     # A key for each sample; each step folds its number in, so that a draw depends on nothing else.
     keys_bm = jax.vmap(lambda key: jax.random.split(key, samples))(keys_b)
 
@@ -71,7 +61,7 @@ def sample(
         logits_bmv, cache = next_logits(model, params, state)
         allowed_bmv = mask_logits(logits_bmv, state.step, limit_b)
         # Draw from the sharpened and truncated distribution, [b,m,v] -> [b,m] ...
-        truncated_bmv = truncate(allowed_bmv / temperature, top_k, top_p)
+        truncated_bmv = truncate(allowed_bmv / options.temperature, options.top_k, options.top_p)
 
         def draw(key: Key[Array, ""], logits_v: Float[Array, " v"]) -> Int[Array, ""]:
             return jax.random.categorical(jax.random.fold_in(key, state.step), logits_v)
@@ -108,14 +98,3 @@ def sample(
         return state._replace(log_probs_bm=jnp.broadcast_to(row_log_probs_b1, state.log_probs_bm.shape))
 
     return Search(begin, advance, clear_empty_slots)
-
-
-def _check(samples: int, temperature: float, top_k: int, top_p: float) -> None:
-    if samples < 1:
-        raise ValueError(f"samples is {samples}; it must be at least 1")
-    if temperature <= 0:
-        raise ValueError(f"temperature is {temperature}; it must be above 0 (beam 1 is the limit at 0)")
-    if top_k < 0:
-        raise ValueError(f"top_k is {top_k}; it must be at least 0, where 0 keeps every token")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p is {top_p}; it must be above 0 and at most 1")

@@ -1,18 +1,17 @@
 """What a model says of given translations, by teacher forcing: each token is predicted from the true ones before it."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.ids import BOS, EOS, PAD
+from vaswani.model.types import Params
 from vaswani.search.state import Model
 from vaswani.tokens import Tokens
 
 
 def forced_log_probs(
-    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+    model: Model, params: Params, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Float[Array, "b t"]:
     """Returns the log-probability of each target token given those before it (teacher forcing); 0 at padding.
 
@@ -25,7 +24,7 @@ def forced_log_probs(
 
 
 def forced_errors(
-    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+    model: Model, params: Params, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Bool[Array, "b t"]:
     """Returns which target tokens are not what greedy search would choose after the true tokens before them.
 
@@ -43,7 +42,7 @@ def forced_errors(
 
 
 def _forced_logits(
-    model: Model, params: Any, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
+    model: Model, params: Params, source_bs: Int[Array, "b s"], target_bt: Int[Array, "b t"]
 ) -> Float[Array, "b t v"]:
     """Returns the logits of each target token."""
     # The decoder's input is the target shifted right by one, behind BOS (section 3.1); padding stays padding.

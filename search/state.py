@@ -4,8 +4,8 @@ The model is a `Model`: a Flax module, or an `Ensemble` of several. Inputs are r
 no cost.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.model.decoding import Cache, take_beams
+from vaswani.model.types import Params
 
-P = ParamSpec("P")
 FIRST_STEPS = 24  # the cache's initial size, in steps
 
 
@@ -30,7 +30,7 @@ class Model(Protocol):
     def output_limits(self, inputs_bs: Int[Array, "b s"], extra_length: int) -> tuple[Int[Array, " b"], int]:
         """Returns the most output tokens, EOS included, of each row, and of any."""
 
-    def apply(self, variables: Any, *arguments: Any, method: Any = None) -> Any:
+    def apply(self, variables: Mapping[str, Params], *arguments: object, method: str | None = None) -> Any:
         """Returns what a method gives with these parameters, or without one the logits of whole rows."""
 
 
@@ -70,7 +70,7 @@ class Search(NamedTuple):
     result: Callable[[Hypotheses], Hypotheses]
 
 
-def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
+def start(model: Model, params: Params, inputs_bs: Int[Array, "b s"], beams: int, steps: int) -> SearchState:
     """Returns the state before the first step; only the first of each row's `beams` is alive."""
     rows = inputs_bs.shape[0]
     # The model reads its inputs (a translator runs its encoder), and the cache has room for the first steps.
@@ -91,7 +91,7 @@ def start(model: Model, params: Any, inputs_bs: Int[Array, "b s"], beams: int, s
     )
 
 
-def next_logits(model: Model, params: Any, state: SearchState) -> tuple[Float[Array, "b m v"], Cache]:
+def next_logits(model: Model, params: Params, state: SearchState) -> tuple[Float[Array, "b m v"], Cache]:
     """Feeds each beam's newest token; returns the logits and the updated cache."""
     return model.apply({"params": params}, state.token_bm, state.step, state.cache, method="step")
 
@@ -125,30 +125,6 @@ def run_stage(search: Search, state: SearchState, end: int, few: int | Int[Array
         return (now.step < end) & (jnp.sum(are_alive(now)) > few)
 
     return jax.lax.while_loop(goes_on, search.advance, state)
-
-
-def run_search(search: Callable[P, Search]) -> Callable[P, Hypotheses]:
-    """Makes a whole search one pure function, to be compiled at once: all stages, with a cache that doubles.
-
-    `infer.translate.stages.find` does the same from the host, which can stop between stages and drop rows that ended.
-
-    Attention is paid for every slot of the cache, used or not. One loop per size adds compilation time, but no run
-    time once the search has ended.
-    """
-
-    def run(*args: P.args, **kwargs: P.kwargs) -> Hypotheses:
-        this_search = search(*args, **kwargs)
-        # The first stage, with the cache that `start` made.
-        state = this_search.start()
-        end = min(FIRST_STEPS, state.steps)
-        state = run_stage(this_search, state, end)
-        # Python's loop, unrolled: each stage is a `while_loop` of its own, over a cache of its own size.
-        while end < state.steps:
-            end = min(2 * end, state.steps)
-            state = run_stage(this_search, resize_cache(state, end), end)
-        return this_search.result(state.finished)
-
-    return run
 
 
 def keep_best(finished: Hypotheses, new: Hypotheses) -> Hypotheses:

@@ -12,7 +12,7 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.model.config import ModelConfig
-from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.model.masked_lm import MaskedLM
 from vaswani.tasks import texts
 from vaswani.tasks.config import model_config
 from vaswani.tasks.task import Evaluation, Example, Objective, Task
@@ -28,8 +28,7 @@ def make_example(batch: Batch) -> Example:
 
 def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
     classes = len(classes_of(cfg.data.classes))
-    init = partial(init_params, config, classes=classes)
-    return Objective(MaskedLM(config, classes), init, make_example, cfg.loss.eps_ls, cfg.loss.chunk)
+    return Objective(MaskedLM(config, classes), make_example, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 def _check(cfg: ConfigDict, train: Any) -> None:

@@ -3,15 +3,14 @@
 from functools import partial
 
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from vaswani.data.batching import TextBatch
 from vaswani.data.pipeline import text_batches
 from vaswani.model.config import ModelConfig
-from vaswani.model.language_model import LanguageModel, init_params
+from vaswani.model.language_model import LanguageModel
 from vaswani.tasks import texts
 from vaswani.tasks.config import model_config
-from vaswani.tasks.task import Example, Objective, Task
+from vaswani.tasks.task import Example, Objective, Task, of_config
 
 
 def make_example(batch: TextBatch) -> Example:
@@ -22,15 +21,11 @@ def make_example(batch: TextBatch) -> Example:
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's decoder without an encoder."""
-    return Objective(LanguageModel(config), partial(init_params, config), make_example, eps_ls, chunk)
-
-
-def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
-    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+    return Objective(LanguageModel(config), make_example, eps_ls, chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=_objective,
+    objective=of_config(objective),
     data=partial(texts.training_data, sides=1, validation=text_batches),
 )

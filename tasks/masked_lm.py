@@ -3,15 +3,14 @@
 from functools import partial
 
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
 from vaswani.ids import PAD
 from vaswani.model.config import ModelConfig
-from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.model.masked_lm import MaskedLM
 from vaswani.tasks import texts
 from vaswani.tasks.config import model_config
-from vaswani.tasks.task import Evaluation, Example, Objective, Task
+from vaswani.tasks.task import Evaluation, Example, Objective, Task, of_config
 
 
 def make_example(batch: Batch) -> Example:
@@ -22,16 +21,12 @@ def make_example(batch: Batch) -> Example:
 
 def objective(config: ModelConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's encoder without a decoder."""
-    return Objective(MaskedLM(config), partial(init_params, config), make_example, eps_ls, chunk)
-
-
-def _objective(cfg: ConfigDict, config: ModelConfig) -> Objective:
-    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+    return Objective(MaskedLM(config), make_example, eps_ls, chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=_objective,
+    objective=of_config(objective),
     data=partial(texts.training_data, sides=1, examples=texts.masked),
     evaluation=Evaluation(
         batches=partial(texts.all_batches, sides=1, examples=texts.masked),

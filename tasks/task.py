@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from vaswani.data.pipeline import OnePass, State
 from vaswani.model.noise import Noise
+from vaswani.model.parameters import init_params
 from vaswani.tasks.loss import Loss, softmax_cross_entropy
 from vaswani.tokens import Tokens
 
@@ -35,10 +36,13 @@ class Objective:
     """
 
     model: nn.Module
-    init: Callable[[PRNGKeyArray], dict]  # makes new parameters
     make_example: Callable[[Batch], Example]
     eps_ls: float
     chunk: int = 0  # positions whose logits exist at a time; 0: all
+
+    def init(self, key: PRNGKeyArray) -> dict:
+        """Returns new parameters."""
+        return init_params(self.model, key)
 
     def loss(self, params: dict, batch: Batch, noise: Noise | None) -> Loss:
         """Returns the loss of a batch; without `noise`, the validation loss."""
@@ -53,6 +57,11 @@ class Objective:
     def tokens(self, batch: Batch) -> tuple[Tokens, ...]:
         """Returns the positions that the model computes, of each stack."""
         return self.make_example(batch).inputs
+
+
+def of_config(objective: Callable[[Any, float, int], Objective]) -> Callable[[ConfigDict, Any], Objective]:
+    """Returns a task's objective as a function of a whole config and the model's, not of single values."""
+    return lambda cfg, config: objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
 
 
 @runtime_checkable

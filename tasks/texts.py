@@ -15,9 +15,9 @@ from vaswani.data.cache import prepare
 from vaswani.data.classes import Classified, classes_of
 from vaswani.data.corrupt import Corrupted, corruption
 from vaswani.data.from_config import prepare_all
-from vaswani.data.length_batches import length_batches
 from vaswani.data.pipeline import OnePass, ProcessShard, Records, TrainingBatches, evaluation_batches
 from vaswani.data.prepared import Prepared
+from vaswani.data.row_lengths import check_positions
 from vaswani.data.sources import open_corpus
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
@@ -150,26 +150,6 @@ def open_text(cfg: ConfigDict, tokenizer: Tokenizer, spec: str, sides: int = 1) 
         max_ratio=cfg.data.max_ratio,
         clean=False,
     )
-
-
-def check_positions(cfg_data: ConfigDict, limit: int | None, train: Any, valid: Any) -> None:
-    """Raises a `UserError` if the corpora need rows longer than `limit`, the learned positions, if any."""
-    if limit is None:
-        return
-    batching = cfg_data.batching
-    for name, corpus in {"data.train": train, "data.valid": valid}.items():
-        # Validation is by length even where training packs, but not where rows are windows of a text.
-        if batching == "window" or (batching == "pack" and name == "data.train"):
-            longest = cfg_data.pack_length
-        else:
-            lengths_n = corpus.lengths.max(axis=1)
-            longest_row = limit if name == "data.valid" else None  # in training every row is as long as its bucket
-            batches = length_batches(lengths_n, cfg_data.buckets, tokens=cfg_data.tokens_per_batch, limit=longest_row)
-            longest = max(batch.length for batch in batches)
-        if limit < longest:
-            raise UserError(
-                f"config: model.max_positions is {limit}; it must be at least {longest}, as long as the rows of {name}"
-            )
 
 
 def _note_longest(cfg_data: ConfigDict, valid: Records) -> None:

@@ -3,14 +3,13 @@
 from functools import partial
 
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
 from vaswani.model.config import CommonConfig
-from vaswani.model.translation import init_params, translation_model
+from vaswani.model.translation import translation_model
 from vaswani.tasks import texts
 from vaswani.tasks.config import model_config
-from vaswani.tasks.task import Example, Objective, Task
+from vaswani.tasks.task import Example, Objective, Task, of_config
 
 
 def make_example(batch: Batch) -> Example:
@@ -21,15 +20,11 @@ def make_example(batch: Batch) -> Example:
 
 def objective(config: CommonConfig, eps_ls: float, chunk: int = 0) -> Objective:
     """Returns the loss of the paper's model, or of another that `config` names (`model.translation`)."""
-    return Objective(translation_model(config), partial(init_params, config), make_example, eps_ls, chunk)
-
-
-def _objective(cfg: ConfigDict, config: CommonConfig) -> Objective:
-    return objective(config, cfg.loss.eps_ls, cfg.loss.chunk)
+    return Objective(translation_model(config), make_example, eps_ls, chunk)
 
 
 TASK = Task(
     config=model_config,
-    objective=_objective,
+    objective=of_config(objective),
     data=partial(texts.training_data, sides=2),
 )

@@ -81,8 +81,7 @@ class ImageObjective(Objective):
 
 def objective(config: ModelConfig, image: vision.ImageConfig, eps_ls: float) -> Objective:
     """Returns the classifier of images and its loss."""
-    init = partial(vision.init_params, config, image)
-    return ImageObjective(vision.Vision(config, image), init, make_example, eps_ls)
+    return ImageObjective(vision.Vision(config, image), make_example, eps_ls)
 
 
 def _config(cfg: ConfigDict, vocab_size: int, source_vocab_size: int | None = None) -> ModelConfig:

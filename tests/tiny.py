@@ -28,7 +28,8 @@ from vaswani.ids import EOS
 from vaswani.infer.runs import Run
 from vaswani.model.config import ModelConfig
 from vaswani.model.noise import Noise
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.checkpoint import Checkpoints
 from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss
@@ -92,7 +93,7 @@ def perturbed(config, seed=0):
 
 @cache
 def _shapes(config):
-    return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    return jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
 
 
 def noise(seed=0, rows=8, bits="threefry"):
@@ -269,7 +270,7 @@ def run_params(vocab_size: int, cfg: ConfigDict, step: int) -> Any:
 
 @lru_cache
 def _fresh(model: ModelConfig) -> Any:
-    return jax.device_get(init_params(model, jax.random.key(0)))
+    return jax.device_get(init_params(Transformer(model), jax.random.key(0)))
 
 
 def random_run(**model: object) -> Run:

@@ -10,11 +10,11 @@ from vaswani import tasks
 from vaswani.configs.rules import broken
 from vaswani.data.tokenizer import NORMALISATIONS
 from vaswani.errors import UserError
-from vaswani.infer.translate.options import PENALTIES, STOPPINGS, allowed, limits
 from vaswani.keys import flat
 from vaswani.run.choice import CHOICES as CHECKPOINTS
 from vaswani.run.choice import is_choice
 from vaswani.run.config import check_keys
+from vaswani.search.options import PENALTIES, STOPPINGS, allowed, limits
 
 CHOICES = {
     "task": tuple(tasks.MODULES),

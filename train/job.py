@@ -13,11 +13,11 @@ from vaswani.data.pipeline import OnePass
 from vaswani.data.sources import open_corpus
 from vaswani.infer.evaluate.predictions import summing, total
 from vaswani.infer.scores.bleu import sacrebleu
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translator
 from vaswani.model.config import ModelConfig
 from vaswani.progress import Progress
 from vaswani.run.distributed import is_main
+from vaswani.search.options import Decoding
 from vaswani.tasks import TRANSLATION, task_of
 from vaswani.tasks.task import Batch, Batches, Objective
 from vaswani.train import cpu_matmuls
@@ -49,7 +49,8 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     vocab_size = cfg.data.vocab_size
     source_vocab_size = None
     if vocab_size == 0 and not task.images:
-        tokenizer = open_tokenizer(workdir / "tokenizer.model")  # counted, now that the text is prepared
+        # With vocab_size 0 the training text decides the size, which the tokenizer knows now.
+        tokenizer = open_tokenizer(workdir / "tokenizer.model")
         vocab_size = tokenizer.vocab_size
         source_vocab_size = tokenizer.source_vocab_size
     config = task.config(cfg, vocab_size, source_vocab_size)
@@ -57,6 +58,7 @@ def open_job(cfg: ConfigDict, workdir: Path, mesh: Mesh) -> Job:
     if cfg.task in TRANSLATION and cfg.eval.bleu_sentences:
         measure = _bleu(cfg, config, workdir, mesh)
     elif task.images:
+        # As `infer` computes it, even where the CPU trains in bfloat16.
         measure = _accuracy(task.objective(cfg, config), data.validation_batches, mesh)
     else:
         measure = _nothing

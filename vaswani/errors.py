@@ -75,11 +75,11 @@ def pip_install(extra: str) -> str:
 def refuse_short_name(package: str) -> None:
     """Refuses `import model` in a clone: under a second name its classes would be other classes.
 
-    `python -m train` needs the short name, since it imports `train` first.
+    To find the file of `python -m train`, Python first imports the package `train`; sys.argv still begins with "-m".
 
     Raises:
       ImportError: the package is being imported by its short name.
     """
-    is_command = sys.argv[:1] == ["-m"]  # as long as Python looks for the command's file
+    is_command = sys.argv[:1] == ["-m"]
     if "." not in package and not is_command:
         raise ImportError(f"import vaswani.{package}, not {package}: every package has one name, also in a clone")

@@ -136,7 +136,7 @@ class BucketPath(PosixGPath, PosixPath):
             self._call(
                 "call",
                 "POST",
-                f"{_files()._location}/upload/storage/v1/b/{{}}/o",
+                f"{_files()._location}/upload/storage/v1/b/{{}}/o",  # gcsfs puts the bucket where {} is
                 self._bucket,
                 uploadType="multipart",
                 ifGenerationMatch=str(generation),

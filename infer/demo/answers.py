@@ -16,12 +16,13 @@ from vaswani.infer.attention.page import as_json
 from vaswani.infer.demo.training import EXAMPLES, examples, languages, marked, training_words
 from vaswani.infer.runs import Run, finite
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Decoding, make_decoding
+from vaswani.infer.translate.options import make_decoding
 from vaswani.infer.translate.translator import Hypothesis, Translator, source_sentences
 from vaswani.keys import short_names
 from vaswani.run.averaging import named_steps
 from vaswani.run.sharding import data_mesh, place_params
 from vaswani.search.beam import length_penalty
+from vaswani.search.options import Decoding
 
 NBEST = 5
 LONGEST = 1_000  # characters of a sentence
@@ -50,7 +51,7 @@ class Demo:
     """Answers for several runs, one sentence at a time. Each run searches with a beam that holds the n-best list.
 
     Raises:
-      UserError: an option is outside `infer.translate.options.LIMITS`, or the parameters of a run are not finite.
+      UserError: an option is outside `search.options.LIMITS`, or the parameters of a run are not finite.
     """
 
     def __init__(self, runs: Sequence[Run], names: Sequence[str], options: dict[str, Any]) -> None:

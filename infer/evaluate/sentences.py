@@ -9,12 +9,12 @@ from vaswani.data.sources import open_corpus
 from vaswani.errors import UserError
 from vaswani.infer.runs import Run, as_one, corpus_named, key_named
 from vaswani.infer.scores.pairs import language_of, read_pair
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translation, Translator, note_unknown
 from vaswani.numbers import pluralize
 from vaswani.progress import Progress
 from vaswani.run.averaging import named_steps
 from vaswani.run.config import SPLITS
+from vaswani.search.options import Decoding
 
 
 class Sentences(NamedTuple):

@@ -12,8 +12,8 @@ from vaswani.infer.scores.bleu import Score
 from vaswani.infer.scores.forced import check_lengths
 from vaswani.infer.scores.lengths import by_length
 from vaswani.infer.scores.perplexity import perplexity
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import note_unknown
+from vaswani.search.options import Decoding
 
 
 def score(

@@ -13,7 +13,7 @@ from vaswani.infer.evaluate.sentences import Sentences, about, headline, name_of
 from vaswani.infer.runs import Run
 from vaswani.infer.scores import brackets
 from vaswani.infer.scores.brackets import Parameters, score_sentence, summaries
-from vaswani.infer.translate.options import Decoding
+from vaswani.search.options import Decoding
 
 BATCH_TOKENS = 512  # source positions per batch: a beam of 21 with 300 extra symbols needs much memory
 SCORES = ("f1", "recall", "precision", "complete_match", "tagging_accuracy")

@@ -137,14 +137,12 @@ def tokenised_bleu(
             lines = [split_compounds(line) for line in lines]
         return lines
 
-    from vaswani.infer.scores.moses import VERSION
-
     _check(hypotheses, references, others)
     metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
     value, signature = _scored(metric, prepare(hypotheses), prepare(references), list(map(prepare, others)))
     prepared = f"quotes:{'ascii' if quotes else 'kept'}|moses:{_code(language)}|escape:yes"
     steps = f"{prepared}|split:{'hyphen' if split else 'no'}"
-    return Score(value, f"{steps}|{signature}|sacremoses:{VERSION}")
+    return Score(value, f"{steps}|{signature}|sacremoses:{_moses(language).version}")
 
 
 def bleu_as_is(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

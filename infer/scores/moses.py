@@ -2,12 +2,11 @@
 
 import sacremoses
 
-VERSION = sacremoses.__version__
-
 
 class Moses(sacremoses.MosesTokenizer):
     """Keeps the sets of Unicode's letters, which the base class rebuilds at every full stop: a minute per MB."""
 
+    version = sacremoses.__version__
     _lower = frozenset(sacremoses.MosesTokenizer.IsLower)
     _alpha = frozenset(sacremoses.MosesTokenizer.IsAlpha)
 

@@ -9,10 +9,10 @@ from jaxtyping import Array, Int
 from vaswani.errors import UserError
 from vaswani.ids import BOS, UNK
 from vaswani.infer.runs import Run, finite
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.stages import find
-from vaswani.infer.translate.translator import Hypothesis, hypotheses_of, search_of
+from vaswani.infer.translate.translator import Hypothesis, hypotheses_of
 from vaswani.model.language_model import LanguageModel
+from vaswani.search.options import Decoding
 from vaswani.search.state import Hypotheses
 
 
@@ -47,8 +47,7 @@ def generate(model_run: Run, prompt: str, decoding: Decoding) -> list[Hypothesis
 
 def _continued(model: LanguageModel, params: dict, prompts_bs: Int[Array, "b s"], decoding: Decoding) -> Hypotheses:
     """Returns the prompts' continuations by the search or the sampling of `decoding`."""
-    search, options = search_of(decoding)
     arrays: dict[str, Any] = {"inputs_bs": prompts_bs}
     if decoding.sampling is not None:
         arrays["keys_b"] = jax.random.split(jax.random.key(decoding.sampling.seed), 1)
-    return find(search, model, options, params, **arrays)
+    return find(model, decoding, params, **arrays)

@@ -49,10 +49,10 @@ from vaswani.infer.options import (
 from vaswani.infer.runs import as_one, open_runs
 from vaswani.infer.translate.consensus import METRICS
 from vaswani.infer.translate.explain import explained
-from vaswani.infer.translate.options import Sampling
 from vaswani.infer.translate.stream import Arriving, Columns, Lines, lines_of, prompted, translate_stream, write
 from vaswani.infer.translate.translator import Translator
 from vaswani.run.sharding import data_mesh, place_params
+from vaswani.search.options import Sampling
 
 CHUNK = 1_000  # lines
 FIRST = 8  # lines of the first chunk, if the output is read by another program

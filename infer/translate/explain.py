@@ -23,15 +23,15 @@ from vaswani.files import write_text, writing
 from vaswani.ids import EOS
 from vaswani.infer.attention.page import labels
 from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.stream import chunks
-from vaswani.infer.translate.translator import row_lengths, search_of
+from vaswani.infer.translate.translator import row_lengths
 from vaswani.model.config import CommonConfig
 from vaswani.search import state as states
-from vaswani.search.beam import Extensions, consider, length_penalty
+from vaswani.search.beam import Extensions, beam_search, consider, length_penalty
 from vaswani.search.ensemble import model_or_ensemble
+from vaswani.search.options import Decoding
 from vaswani.search.rules import Rules
-from vaswani.search.state import Hypotheses, Model, Search, SearchState
+from vaswani.search.state import Hypotheses, Model, SearchState
 
 TEMPLATE = Path(__file__).with_name("explain.html")
 MOST_LINES = 20
@@ -161,7 +161,7 @@ def _recorded(
             elif node.state == FINISHED:
                 ends[ids] = (len(steps), place)
         steps.append([node for _, node in nodes])
-    returned = _search(model, decoding, params, arrays).result(state.finished)
+    returned = beam_search(model, decoding, params, **arrays).result(state.finished)
     _rank(steps, ends, returned)
     tokens = {node.token for nodes in steps for node in nodes}
     before = "\u2009" if tokenizer.units.endswith("words") else ""  # as `labels` has it where a word starts
@@ -169,14 +169,9 @@ def _recorded(
     return BeamTree(text, decoding, steps, pieces)
 
 
-def _search(model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any]) -> Search:
-    search, options = search_of(decoding)
-    return search(model, params, **arrays, **options)
-
-
 @partial(jax.jit, static_argnames=("model", "decoding"))
 def _start(model: Model, decoding: Decoding, params: Any, arrays: dict[str, Any]) -> SearchState:
-    return _search(model, decoding, params, arrays).start()
+    return beam_search(model, decoding, params, **arrays).start()
 
 
 @partial(jax.jit, static_argnames=("model", "decoding"))
@@ -186,7 +181,7 @@ def _step(
     """Returns the candidates of a step, most probable first, and the state after it."""
     limit_b, _ = model.output_limits(arrays["inputs_bs"], decoding.extra_length)
     weighed, _ = consider(model, params, state, limit_b, arrays["rules"])
-    return weighed, _search(model, decoding, params, arrays).advance(state)
+    return weighed, beam_search(model, decoding, params, **arrays).advance(state)
 
 
 def _rows(ids_bmt: Int[Array, "b m t"], length: int) -> list[Ids]:

@@ -4,7 +4,8 @@ import re
 
 SEPARATOR = " ||| "
 _BAR = "&#124;"  # how Moses escapes a bar
-_SPELLED = re.compile("&(amp;)?((?:amp;)*#124;)")  # an escaped bar, or what would be read as one
+# An escaped bar; or, in a text, what would be read as one: it gets one more "amp;", which reading takes away.
+_SPELLED = re.compile("&(amp;)?((?:amp;)*#124;)")
 
 
 def entry(line: int, text: str, score: float) -> str:

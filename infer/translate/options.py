@@ -1,33 +1,26 @@
-"""Decoding options and their limits, which every command and the Python API check here."""
+"""The decoding options of a run, and how many sentences are decoded together. Nothing here imports jax."""
 
-import numbers
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.errors import UserError
+from vaswani.search.options import Decoding
 
-LIMITS: dict[str, tuple[int | float, int | float]] = {
-    "beam": (1, 1000),  # memory for attention over the KV cache grows with the square of the beam
-    "alpha": (0, 10),  # above, the score of a long output would leave the range of float32
-    "extra_length": (0, 10_000),
-    "nbest": (1, 1000),
-    "seed": (0, 2**32 - 1),  # jax.random uses 32 bits of it
-    "temperature": (1e-6, 1e6),
-    "top_k": (0, 2**31 - 1),
-    "top_p": (1e-6, 1),
-    "min_length": (0, 10_000),
-    "no_repeat": (0, 100),
-    "groups": (1, 100),
-    "diversity": (0, 100),
-}
-FRACTIONS = ("alpha", "temperature", "top_p", "diversity")  # the other options are whole numbers
+OF_CONFIG = ("beam", "alpha", "extra_length", "length_penalty", "stopping")  # keys of `config.decode`
 FULL_BATCH = 2_048  # source positions of a full batch on a CPU, padding included; several are decoded at once
 ACCELERATED = 8  # times as many on an accelerator, in one batch: an H200 is then three times as fast
 NARROW_BEAM = 4  # the largest beam with which all that fit in memory; wider beams and ensembles have fewer
-PENALTIES = ("gnmt", "power")  # see `search.beam.length_penalty`
-STOPPINGS = ("exact", "full")  # see `search.beam`
+
+
+def make_decoding(decode: ConfigDict, **given: Any) -> Decoding:
+    """Returns the options of `decode`, a run's `config.decode`, with those that are given; None is not given.
+
+    Raises:
+      UserError: as `Decoding`.
+    """
+    options = {name: decode[name] for name in OF_CONFIG}
+    options |= {name: value for name, value in given.items() if value is not None}
+    return Decoding(**options)
 
 
 def full_batch(platform: str, caches: int) -> int:
@@ -39,120 +32,3 @@ def full_batch(platform: str, caches: int) -> int:
     if platform == "cpu":
         return FULL_BATCH
     return FULL_BATCH * max(1, ACCELERATED * NARROW_BEAM // max(NARROW_BEAM, caches))
-
-
-def allowed(name: str, value: int | float | None) -> bool:
-    """Returns whether an option may have this value; NaN is outside every range, None stands for the default."""
-    low, high = LIMITS[name]
-    return value is None or low <= value <= high
-
-
-def check(name: str, value: Any) -> None:
-    """Raises a `UserError` unless `value` is a number of the kind that this option takes, and allowed."""
-    kind: type = numbers.Real if name in FRACTIONS else numbers.Integral
-    if isinstance(value, bool) or not issubclass(type(value), kind):
-        what = "number" if name in FRACTIONS else "whole number"
-        raise UserError(f"{name} is {value!r}; it must be a {what} {limits(name)}")
-    if not allowed(name, value):
-        raise UserError(f"{name} is {value}; it must be {limits(name)}")
-
-
-def limits(name: str) -> str:
-    """Returns the range that `allowed` checks, in words."""
-    low, high = LIMITS[name]
-    return f"from {low} to {high}"
-
-
-class Sampling(NamedTuple):
-    """Options of sampling; see `search.sampling.sample`."""
-
-    seed: int = 0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """Options of decoding.
-
-    `beam` hypotheses are kept at each step; 1 is greedy. `alpha` is the length penalty (section 6.1), of the kind
-    `length_penalty`. `stopping` says when a search ends: "exact" or "full" (see `search.beam`). An output has at
-    most `extra_length` subwords more than its source. `nbest` translations of each line are returned, at most `beam`;
-    with `sampling`, `nbest` are drawn at random, and `beam`, `alpha` and `stopping` are ignored.
-    A search finds outputs of at least `min_length` subwords, in which no sequence of `no_repeat` subwords comes twice;
-    0 allows all. Several `groups` of beams are decoded apart, each kept from repeating those before it by the weight
-    `diversity`.
-
-    Raises:
-      UserError: a value is outside `LIMITS` or unknown, `nbest` exceeds the beam, or rules of a search are given for
-        sampling.
-    """
-
-    beam: int
-    alpha: float
-    extra_length: int
-    nbest: int = 1
-    sampling: Sampling | None = None
-    length_penalty: str = "gnmt"
-    stopping: str = "exact"
-    min_length: int = 0
-    no_repeat: int = 0
-    groups: int = 1
-    diversity: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.length_penalty not in PENALTIES:
-            raise UserError(
-                f"decode.length_penalty is {self.length_penalty!r}; it must be one of {', '.join(PENALTIES)}"
-            )
-        if self.stopping not in STOPPINGS:
-            raise UserError(f"decode.stopping is {self.stopping!r}; it must be one of {', '.join(STOPPINGS)}")
-        limited = {name: value for name, value in vars(self).items() if name in LIMITS}
-        if self.sampling:
-            limited |= self.sampling._asdict()
-        for name, value in limited.items():
-            check(name, value)
-        if self.sampling is None and self.nbest > self.beam:
-            raise UserError(f"nbest is {self.nbest}, more than the beam of {self.beam}; raise beam too")
-        if self.groups > 1 and (self.sampling or self.min_length or self.no_repeat or self.beam < 2 * self.groups):
-            raise UserError(
-                f"groups is {self.groups}: beam must be {2 * self.groups} or more, with no min_length, no_repeat or "
-                "sampling"
-            )
-        if self.beam % self.groups:
-            raise UserError(f"groups is {self.groups}; it must divide the beam of {self.beam}")
-        if self.sampling is not None and (self.min_length or self.no_repeat):
-            raise UserError("min_length and no_repeat are for searching; leave them out, or the sampling")
-
-    @property
-    def rows(self) -> int:
-        """The number of hypotheses per sentence that are extended at each step."""
-        return self.beam if self.sampling is None else self.nbest
-
-
-def make_decoding(
-    decode: ConfigDict,
-    *,
-    beam: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
-    stopping: str | None = None,
-    nbest: int = 1,
-    sampling: Sampling | None = None,
-    **rules: Any,
-) -> Decoding:
-    """Returns a `Decoding` with these options; None takes the value of `decode`, a run's `config.decode`.
-
-    `rules` are the other fields of `Decoding`.
-    """
-    return Decoding(
-        beam=decode.beam if beam is None else beam,
-        alpha=decode.alpha if alpha is None else alpha,
-        extra_length=decode.extra_length if extra_length is None else extra_length,
-        nbest=nbest,
-        sampling=sampling,
-        length_penalty=decode.length_penalty,
-        stopping=decode.stopping if stopping is None else stopping,
-        **rules,
-    )

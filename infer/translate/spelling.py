@@ -15,7 +15,6 @@ from jaxtyping import Bool
 from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import UNK
-from vaswani.search.rules import Spelling
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 SPACE = "▁".encode()
@@ -79,8 +78,8 @@ def allowed_at(spelled: tuple[bytes, ...], rest: bytes) -> Bool[np.ndarray, "l v
     return allowed_lv
 
 
-def spelling_of(tokenizer: Tokenizer, rests: Sequence[bytes], rows: int) -> Spelling:
-    """Returns the bytes that each row must spell, of a batch of `rows`; the rows behind these spell nothing."""
+def spelling_of(tokenizer: Tokenizer, rests: Sequence[bytes], rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the fields of the `Spelling` of a batch of `rows`; those behind the given ones spell nothing."""
     spelled = spellings(tokenizer)
     longest = -(-max(map(len, rests)) // 8) * 8  # few lengths, so that few functions are compiled
     allowed_blv = np.zeros((rows, longest, len(spelled)), bool)
@@ -89,4 +88,4 @@ def spelling_of(tokenizer: Tokenizer, rests: Sequence[bytes], rows: int) -> Spel
     size_b = np.zeros(rows, np.int32)
     size_b[: len(rests)] = [len(rest) for rest in rests]
     bytes_bv = np.tile(np.array([len(piece) for piece in spelled], np.int32), (rows, 1))
-    return Spelling(size_b, allowed_blv, bytes_bv)
+    return size_b, allowed_blv, bytes_bv

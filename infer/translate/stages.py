@@ -5,7 +5,6 @@ quarter, since other sizes would save less than it takes to compile them; and wh
 smaller batch needs anyway, the cache doubles, so that a batch that has shrunk once rarely needs a third program.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,42 +13,43 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from vaswani.model.types import Params
 from vaswani.run.sharding import fetch
 from vaswani.search import state as states
-from vaswani.search.state import Hypotheses, Model, Search, SearchState
+from vaswani.search.options import Decoding
+from vaswani.search.searches import search_of
+from vaswani.search.state import Hypotheses, Model, SearchState
 
 FEWEST = 8  # rows of a batch that others have left
 
 
 # Shared by all callers: searches of the same kind, model, options and shapes compile once.
-@partial(jax.jit, static_argnames=("search", "model", "options", "end"))
+@partial(jax.jit, static_argnames=("model", "decoding", "end"))
 def _start(
-    search: Callable[..., Search],
     model: Model,
-    options: tuple[tuple[str, Any], ...],
+    decoding: Decoding,
     end: int,
-    params: Any,
+    params: Params,
     arrays: dict[str, Any],
 ) -> SearchState:
     # Not part of the first stage, whose loop would then transpose the encoder's keys at every step.
-    state = search(model, params, **arrays, **dict(options)).start()
+    state = search_of(decoding)(model, decoding, params, **arrays).start()
     return states.resize_cache(state, min(end, state.steps))
 
 
-@partial(jax.jit, static_argnames=("search", "model", "options", "end"))
+@partial(jax.jit, static_argnames=("model", "decoding", "end"))
 def _stage(
-    search: Callable[..., Search],
     model: Model,
-    options: tuple[tuple[str, Any], ...],
+    decoding: Decoding,
     end: int,
-    params: Any,
+    params: Params,
     arrays: dict[str, Any],
     state: SearchState,
     few: Int[Array, ""],
 ) -> tuple[SearchState, Bool[Array, " b"], Hypotheses]:
-    running = search(model, params, **arrays, **dict(options))
-    state = states.run_stage(running, state, end, few)
-    return state, states.are_alive(state), running.result(state.finished)
+    search = search_of(decoding)(model, decoding, params, **arrays)
+    state = states.run_stage(search, state, end, few)
+    return state, states.are_alive(state), search.result(state.finished)
 
 
 @partial(jax.jit, static_argnames=("rows", "end"))
@@ -71,25 +71,22 @@ def _for_next_stage(
     return *jax.tree.map(choose, (arrays, state)), chosen_r
 
 
-def find(
-    search: Callable[..., Search], model: Model, options: dict[str, Any], params: Any, **arrays: Any
-) -> Hypotheses:
-    """Returns the same as `search.state.run_search(search)`, given the options and the arrays by name, as NumPy's.
+def find(model: Model, decoding: Decoding, params: Params, **arrays: Any) -> Hypotheses:
+    """Returns the same as `search.searches.run_search`, given its arrays by name, as NumPy's.
 
     A stage ends when its cache is full, or when few enough rows are alive for a smaller batch.
     """
-    fixed = tuple(options.items())
     rows = len(arrays["inputs_bs"])
     end = states.FIRST_STEPS
     if fewer_rows(rows) == 0:
         end *= 2  # the cache of a larger batch once it has shrunk to so few rows: both then run the same programs
-    state = _start(search, model, fixed, end, params, arrays)
+    state = _start(model, decoding, end, params, arrays)
     end = min(end, state.steps)
     rows_b = np.arange(rows)
     hypotheses: Any = None
     while True:
         few = fewer_rows(rows)
-        state, alive_b, found = _stage(search, model, fixed, end, params, arrays, state, jnp.int32(few))
+        state, alive_b, found = _stage(model, decoding, end, params, arrays, state, jnp.int32(few))
         if hypotheses is None:
             hypotheses = jax.tree.map(np.array, fetch(found))
         else:

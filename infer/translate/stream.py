@@ -14,8 +14,8 @@ from vaswani.data.lines import LONGEST_LINE, check_has_line_feeds, is_blank
 from vaswani.errors import UserError
 from vaswani.infer.translate.consensus import consensus
 from vaswani.infer.translate.nbest import entry
+from vaswani.infer.translate.required import Required
 from vaswani.infer.translate.translator import (
-    Required,
     Translation,
     Translator,
     count_several,
@@ -140,7 +140,7 @@ class Lines:
     require: str = ""
     mbr: str = ""
     language: str = ""
-    unit: ClassVar[str] = "of them text"
+    unit: ClassVar[str] = "texts"
 
     def translate(self, lines: list[str], first_line: int, report: Callable[[int], None]) -> Chunk:
         """Translates lines, the first of which has the number `first_line`; `report` gets how many are done."""
@@ -226,7 +226,7 @@ def translate_stream(
             empty = _note_empty(cells, empty)
             done += len(lines)
             progress.update(done)
-        without = f", {empty:,} {work.unit} without a translation" if empty else ""
+        without = f", {pluralize(empty, work.unit)} without a translation" if empty else ""
         progress.finish(f"{pluralize(done, 'lines')}{without}")
     note_unknown(unknown)
     note_several(several, texts_read, "--split_sentences")

@@ -7,7 +7,6 @@ other rows of a batch never change a translation.
 On a CPU several batches are translated at once, each in its own thread.
 """
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,23 +18,20 @@ import numpy as np
 from jax.sharding import Mesh
 
 from vaswani.data.length_batches import LengthBatch, length_batches
-from vaswani.data.tokenizer import STAND_IN, Tokenizer
+from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError, note
-from vaswani.ids import UNK
 from vaswani.infer.runs import Run
-from vaswani.infer.translate.breaks import begins_in_chinese_or_japanese, break_of, joined_by_script, sentences_of
-from vaswani.infer.translate.options import NARROW_BEAM, Decoding, full_batch, make_decoding
-from vaswani.infer.translate.spelling import Beginning, beginning_of, spelling_of
+from vaswani.infer.translate.breaks import break_of, joined_by_script, sentences_of
+from vaswani.infer.translate.options import NARROW_BEAM, full_batch, make_decoding
+from vaswani.infer.translate.required import NONE_REQUIRED, Required, required_ids, with_required
 from vaswani.infer.translate.stages import find
 from vaswani.model.config import CommonConfig
 from vaswani.numbers import pluralize
 from vaswani.run.sharding import data_mesh, place_params, row_parts, shard_rows
-from vaswani.search.beam import beam_search
-from vaswani.search.diverse import diverse_search
 from vaswani.search.ensemble import model_or_ensemble
+from vaswani.search.options import Decoding
 from vaswani.search.rules import Rules
-from vaswani.search.sampling import sample
-from vaswani.search.state import Hypotheses, Search
+from vaswani.search.state import Hypotheses
 
 SHORTEST_ROW = 32
 MAX_INPUT = 512  # source subwords with EOS; longer lines are translated in pieces
@@ -51,17 +47,6 @@ class Hypothesis(NamedTuple):
     score: float
     log_prob: float
     tokens: tuple[int, ...]
-
-
-class Required(NamedTuple):
-    """What the translation of a line must be like: begin with `prefix`, and contain each of `phrases`.
-
-    It begins with the subwords of `prefix`; or, if that `may_go_on`, with its characters, whose last word may go on.
-    """
-
-    prefix: str = ""
-    phrases: tuple[str, ...] = ()
-    may_go_on: bool = False
 
 
 class Translation(NamedTuple):
@@ -145,8 +130,7 @@ class Translator:
             raise UserError("this model's translations begin with a language, which only plain search can require")
         if decoding.sampling is not None:
             self._key = jax.random.key(decoding.sampling.seed)
-        search, options = search_of(decoding)
-        self._find = functools.partial(find, search, model, options)
+        self._find = functools.partial(find, model, decoding)
 
     def translate(
         self,
@@ -292,47 +276,14 @@ class Translator:
     def _rules_of(self, rows: list[_Row], required_of: dict[int, Required], size: int) -> Rules | None:
         """Returns the rules of a batch of `size` rows; None if there are none, which is another, faster program."""
         target = self.tokenizer.target
-        prefixes: list[list[int]] = []
-        rests: list[bytes] = []
-        phrases: list[list[list[int]]] = []
+        required = []
         for row in rows:
-            wish = required_of.get(row.line, Required())
-            prefix, rest = Beginning(target.encode(wish.prefix) or list(target.begin), b"")
-            if wish.may_go_on and wish.prefix:
-                prefix, rest = beginning_of(target, wish.prefix, row.line)
-            row_phrases = [ids for ids in map(self._phrase, wish.phrases) if ids]
-            _check_known(row.line, [prefix, *row_phrases])
-            # Each byte may be a separate token; and EOS.
-            needed = len(prefix) + len(rest) + sum(map(len, row_phrases)) + 1
-            self._check_room(row, needed)
-            prefixes.append(prefix)
-            rests.append(rest)
-            phrases.append(row_phrases)
-        rules = self._rules
-        if not any(prefixes) and not any(rests) and not any(phrases):
-            return None if rules == Rules() else rules
-        if any(prefixes):
-            prefix_bp = _padded_prefixes(prefixes, size)
-            rules = dataclasses.replace(rules, prefix_bp=shard_rows(self._mesh, prefix_bp))
-        if any(rests):
-            spelling = spelling_of(target, rests, size)
-            rules = dataclasses.replace(
-                rules, spelling=jax.tree.map(functools.partial(shard_rows, self._mesh), spelling)
-            )
-        if any(phrases):
-            phrases_bcl = _padded_phrases(phrases, size)
-            rules = dataclasses.replace(rules, phrases_bcl=shard_rows(self._mesh, phrases_bcl))
-        return rules
-
-    def _phrase(self, text: str) -> list[int]:
-        """Returns the ids of a phrase within a sentence: a space comes before it, except in Chinese and Japanese."""
-        target = self.tokenizer.target
-        ids = target.encode(text)
-        if target.units != "subwords" or not ids or UNK in ids:
-            return ids
-        space = "" if begins_in_chinese_or_japanese(text) else " "
-        before = target.encode(STAND_IN)
-        return target.encode(f"{STAND_IN}{space}{text}")[len(before) :]
+            ids = required_ids(target, required_of.get(row.line, Required()), row.line)
+            self._check_room(row, ids.size)
+            required.append(ids)
+        if any(ids != NONE_REQUIRED for ids in required):
+            return with_required(self._rules, target, required, size, functools.partial(shard_rows, self._mesh))
+        return None if self._rules == Rules() else self._rules
 
     def _check_room(self, row: _Row, needed: int) -> None:
         """Raises a `UserError` if a line's translation may not have the `needed` subwords, EOS among them."""
@@ -366,56 +317,6 @@ def hypotheses_of(outputs: Hypotheses, row: int, text_of: Callable[[tuple[int, .
             tokens = tuple(int(token) for token in ids_t[: length - 1])
             hypotheses.append(Hypothesis(text_of(tokens), float(score), float(log_prob), tokens))
     return hypotheses
-
-
-def search_of(decoding: Decoding) -> tuple[Callable[..., Search], dict[str, Any]]:
-    """Returns the search that these options ask for, and its own options."""
-    if decoding.sampling is not None:
-        options = decoding.sampling._asdict()
-        del options["seed"]  # samples take a key for each row
-        return sample, {**options, "samples": decoding.nbest, "extra_length": decoding.extra_length}
-    options = {
-        "beam": decoding.beam,
-        "alpha": decoding.alpha,
-        "penalty": decoding.length_penalty,
-        "stopping": decoding.stopping,
-        "extra_length": decoding.extra_length,
-    }
-    if decoding.groups > 1:
-        return diverse_search, {**options, "groups": decoding.groups, "diversity": decoding.diversity}
-    return beam_search, {**options, "nbest": decoding.nbest}
-
-
-def _check_known(line: int, required: list[list[int]]) -> None:
-    """Raises a `UserError` if ids that a line's translation must have are special, of which no text is made."""
-    if any(min(ids, default=UNK + 1) <= UNK for ids in required):
-        fault = "has a symbol that is not in the vocabulary, or is special"
-        raise UserError(f"line {line}: what is required of its translation {fault}")
-
-
-def _padded_prefixes(prefixes: list[list[int]], rows: int) -> np.ndarray:
-    """Returns the ids of each row's prefix [b,p], with zeros behind them."""
-    longest = max(map(len, prefixes))
-    prefix_bp = np.zeros((rows, _rounded(longest)), np.int32)
-    for row, prefix in enumerate(prefixes):
-        prefix_bp[row, : len(prefix)] = prefix
-    return prefix_bp
-
-
-def _padded_phrases(phrases: list[list[list[int]]], rows: int) -> np.ndarray:
-    """Returns the ids of each row's phrases [b,phrases,l], with zeros behind them."""
-    most = max(map(len, phrases))
-    longest = max(len(ids) for row_phrases in phrases for ids in row_phrases)
-    phrases_bcl = np.zeros((rows, _rounded(most, 2), _rounded(longest, 4)), np.int32)
-    for row, row_phrases in enumerate(phrases):
-        for number, ids in enumerate(row_phrases):
-            phrases_bcl[row, number, : len(ids)] = ids
-    return phrases_bcl
-
-
-def _rounded(size: int, multiple: int = 8) -> int:
-    """Returns the next multiple, so that few shapes are compiled."""
-    return -(-size // multiple) * multiple
 
 
 def _join(pieces: list[list[Hypothesis]]) -> Translation:

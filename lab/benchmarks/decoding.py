@@ -35,10 +35,11 @@ from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.machine import cpus
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import Transformer, init_params
-from vaswani.search.beam import beam_search
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
+from vaswani.search.options import Decoding
 from vaswani.search.scoring import forced_log_probs
-from vaswani.search.state import run_search
+from vaswani.search.searches import run_search
 
 TOKENS = 20
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -46,7 +47,7 @@ SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 
 def problem(config: ModelConfig, sentences: int, length: int = TOKENS) -> tuple[Any, np.ndarray]:
     """Returns random parameters that never end a sentence, and sources of `length` random tokens."""
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     source_bs = np.random.default_rng(0).integers(len(SPECIALS), config.vocab_size, (sentences, length), np.int32)
     source_bs[:, -1] = EOS
     return params | {"embed": params["embed"].at[EOS].set(0.0)}, source_bs
@@ -54,9 +55,7 @@ def problem(config: ModelConfig, sentences: int, length: int = TOKENS) -> tuple[
 
 def our_search(config: ModelConfig, params: Any, source_bs: np.ndarray, beam: int) -> Callable[[], Any]:
     """Returns a function that searches and waits for the result."""
-    search = jax.jit(
-        functools.partial(run_search(beam_search), Transformer(config), beam=beam, alpha=0.6, extra_length=1)
-    )
+    search = jax.jit(functools.partial(run_search, Transformer(config), Decoding(beam, extra_length=1)))
     return lambda: jax.block_until_ready(search(params, source_bs))
 
 

@@ -22,7 +22,8 @@ from vaswani.data.batching import random_batch
 from vaswani.errors import UserError
 from vaswani.model.config import ModelConfig
 from vaswani.model.mixers import kernels
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.train.aot.flops import update_flops
 from vaswani.train.optim import learning_rate
 from vaswani.train.utilisation import chip_of
@@ -150,7 +151,7 @@ def losses(context: Context) -> dict[str, Any]:
         batch,
         device="cpu" if context.tiny else "cuda",
         peer=Peer(fast=True),
-        params=jax.tree.map(np.asarray, init_params(config, jax.random.key(0))),
+        params=jax.tree.map(np.asarray, init_params(Transformer(config), jax.random.key(0))),
         rate=lambda update: float(learning_rate(cfg.optim, config.d_model, cfg.steps, update)),
     )
     steps = {"ours": our_step(config, batch, warmup=cfg.optim.warmup), "pytorch": theirs}

@@ -9,7 +9,8 @@ import numpy as np
 from vaswani.data.batching import Batch
 from vaswani.ids import BOS
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 
@@ -48,7 +49,7 @@ def compare(config: ModelConfig, impl: str, rows: int, length: int) -> dict[str,
     logits of one sentence a row.
     """
     config = dataclasses.replace(config, P_drop=0.0)
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     packed, alone = packed_and_alone(rows, length, config.vocab_size)
     exact = dataclasses.replace(config, dtype="float32", attention_impl="einsum")
     with jax.default_matmul_precision("highest"):

@@ -32,7 +32,8 @@ from vaswani.infer.attention.kinds import KINDS
 from vaswani.infer.attention.maps import compiled_maps, require_weights
 from vaswani.infer.runs import Run
 from vaswani.infer.scores.forced import forced_batches
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.paper.grammar_runs import direction, owners
 from vaswani.progress import Progress
 from vaswani.read_json import read_json
@@ -164,7 +165,9 @@ def tally(model_run: Run, pairs: Sample) -> tuple[RoleTally, AlignmentTally, Ali
 def untrained(model_run: Run) -> Run:
     """Returns the run before its first update: the same architecture, with the parameters that its seed began with."""
     key = jax.random.split(jax.random.key(model_run.config.seed))[0]  # as training takes it
-    return model_run._replace(params=jax.device_get(init_params(model_run.model_config, key)), step=0, checkpoints=())
+    return model_run._replace(
+        params=jax.device_get(init_params(Transformer(model_run.model_config), key)), step=0, checkpoints=()
+    )
 
 
 def measure_heads(model_run: Run, sentences: int = SENTENCES, cases: int = CASES) -> dict[str, Any]:

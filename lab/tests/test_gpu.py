@@ -29,7 +29,8 @@ from tests.extras import needed
 from vaswani.data.batching import random_batch
 from vaswani.errors import UserError
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tasks.translation import objective
 
 HERE = Code("c0ffee", {"device": "NVIDIA H200", "driver": "580"})
@@ -248,7 +249,7 @@ def test_pytorch_starts_from_our_weights_in_every_form() -> None:
     """
     needed("torch")
     config = ModelConfig(vocab_size=50, N=1, d_model=16, d_ff=32, h=2, d_k=8, d_v=8, P_drop=0.0)
-    params = jax.tree.map(np.asarray, init_params(config, jax.random.key(0)))
+    params = jax.tree.map(np.asarray, init_params(Transformer(config), jax.random.key(0)))
     batch = random_batch(2, 6, config.vocab_size)
     log_probs = np.asarray(jax.nn.log_softmax(jax.jit(objective(config, 0.1).logits)(params, batch)), np.float64)
     right = np.take_along_axis(log_probs, batch.labels_bt[..., None], axis=2)[..., 0]

@@ -8,7 +8,8 @@ import pytest
 from lab.gradients.command import above, norms_by_distance, vectors
 from vaswani.data.batching import TextBatch
 from vaswani.model.config import ModelConfig
-from vaswani.model.language_model import LanguageModel, init_params
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.parameters import init_params
 from vaswani.tokens import Tokens
 
 T = 9
@@ -19,7 +20,11 @@ def made(mixer: str) -> tuple[ModelConfig, dict, TextBatch]:
     """Two layers that see 3 positions, if they are local: together they reach 4 positions back."""
     config = ModelConfig(11, N=2, d_model=8, d_ff=8, h=2, d_k=4, d_v=4, mixer=mixer, kernel_width=3, neighbours=3)
     ids_bt = np.random.default_rng(0).integers(4, 11, (1, T + 1)).astype(np.int32)
-    return config, init_params(config, jax.random.key(1)), TextBatch(Tokens.of(ids_bt[:, :-1]), ids_bt[:, 1:])
+    return (
+        config,
+        init_params(LanguageModel(config), jax.random.key(1)),
+        TextBatch(Tokens.of(ids_bt[:, :-1]), ids_bt[:, 1:]),
+    )
 
 
 def test_norms_are_those_of_central_differences() -> None:

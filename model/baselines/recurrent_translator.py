@@ -36,13 +36,15 @@ from vaswani.model.decoding import take_beams, translation_limits
 from vaswani.model.embed import embeddings, logits_of
 from vaswani.model.masks import NO_SEGMENT, Mask
 from vaswani.model.noise import Noise, dropout, fold
+from vaswani.model.parameters import ONE_TOKEN
+from vaswani.model.types import Leaf
 from vaswani.tokens import Tokens
 
 # Where the model draws noise.
 SOURCE, ENCODER, TARGET, DECODER = range(4)
-CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
+CELLS: dict[str, type[nn.Module]] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
-State = Any  # of a layer: the GRU's output, or the LSTM's cell and output; in float32
+State = Leaf | tuple[Leaf, Leaf]  # of a layer: the GRU's output, or the LSTM's cell and output; in float32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +84,16 @@ class RecurrentConfig(CommonConfig):
 class Memory(NamedTuple):
     """What the decoder attends to: the encoder's outputs, and U h_j of them."""
 
-    outputs_bsd: Any
-    keys_bsd: Any  # None unless "additive"
+    outputs_bsd: Float[Array, "b s d"]
+    keys_bsd: Float[Array, "b s d"] | None  # None unless "additive"
 
 
 class RecurrentCache(struct.PyTreeNode):
     """What a search remembers: the state of each layer of each beam, and the source, which all beams share."""
 
-    states: Any  # a tuple with the `State` of each layer, [b,m,d]
+    states: tuple[State, ...]  # of each layer, [b,m,d]
     memory: Memory
-    visible_b1s: Any  # bool, where the source has tokens
+    visible_b1s: Leaf  # bool, where the source has tokens
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "RecurrentCache":
         """Returns the cache in which beam i goes on from what was beam `parents_bm[:, i]`."""
@@ -117,7 +119,7 @@ class EncoderLayer(nn.Module):
             self.forward = _cell(self.config, width)
         self.backward = _cell(self.config, width)
 
-    def __call__(self, x_bsd: Float[Array, "b s d"], segments_bs: Int[Array, "b s"]) -> tuple[State, State]:
+    def __call__(self, x_bsd: Float[Array, "b s d"], segments_bs: Int[Array, "b s"]) -> tuple[State | None, State]:
         """Returns the states [b,s,e] after each position: read from left to right (or None), and from right to left."""
         # From right to left, so that the decoder, which begins with the last state, begins near the first word.
         backward = self._read(self.backward, x_bsd, segments_bs, reverse=True)
@@ -125,8 +127,8 @@ class EncoderLayer(nn.Module):
             return None, backward
         return self._read(self.forward, x_bsd, segments_bs, reverse=False), backward
 
-    def _read(self, cell: Any, x_bsd: Array, segments_bs: Array, *, reverse: bool) -> State:
-        def step(cell: Any, state: State, x_bd: Array, first_b: Array) -> tuple[State, State]:
+    def _read(self, cell: nn.Module, x_bsd: Array, segments_bs: Array, *, reverse: bool) -> State:
+        def step(cell: nn.Module, state: State, x_bd: Array, first_b: Array) -> tuple[State, State]:
             # Where a sentence begins, whatever was read before it is forgotten.
             state = jax.tree.map(lambda old_be: jnp.where(first_b[:, None], 0, old_be), state)
             state, _ = cell(state, x_bd)
@@ -212,6 +214,7 @@ class Decoder(nn.Module):
         context_bmd = None
         if c.recurrent == "additive":
             # Bahdanau: the context is known before the step, from the state that the last step left.
+            assert memory.keys_bsd is not None
             query_bmd = self.query(_output(states[0]).astype(c.dtype))
             scores = partial(additive_scores, energy_hk=self.energy[None])
             context_bmd, weights_bms = attend(query_bmd, memory.keys_bsd, memory.outputs_bsd, visible_bms, scores)
@@ -245,6 +248,7 @@ class RecurrentTranslator(nn.Module):
     """
 
     config: RecurrentConfig
+    smallest_inputs = (ONE_TOKEN, ONE_TOKEN)
 
     def setup(self) -> None:
         c = self.config
@@ -304,8 +308,14 @@ class RecurrentTranslator(nn.Module):
         decoder_noise = fold(noise, DECODER)
 
         def step(
-            decoder: Decoder, states: Any, x_bd: Array, first_b: Array, initial: Any, visible_bs: Array, place: Array
-        ) -> tuple[Any, Any]:
+            decoder: Decoder,
+            states: tuple[State, ...],
+            x_bd: Array,
+            first_b: Array,
+            initial: tuple[State, ...],
+            visible_bs: Array,
+            place: Array,
+        ) -> tuple[tuple[State, ...], tuple[Array, Array | None]]:
             def reset(old_bmd: Array, initial_bd: Array) -> Array:
                 """Starts a new sentence where there is one."""
                 return jnp.where(first_b[:, None, None], initial_bd[:, None], old_bmd)
@@ -371,7 +381,7 @@ def at(state: State, index_bt: Int[Array, "b t"]) -> State:
     return jax.tree.map(lambda x_bse: jnp.take_along_axis(x_bse, index_bt[..., None], axis=1), state)
 
 
-def _cell(config: RecurrentConfig, width: int) -> Any:
+def _cell(config: RecurrentConfig, width: int) -> nn.Module:
     return CELLS[config.cell](width, dtype=config.dtype)
 
 

@@ -5,7 +5,6 @@ scores, the softmax; kinds of positions change queries, keys and scores (model/p
 """
 
 from functools import partial
-from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -16,7 +15,7 @@ from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
 from vaswani.model.mixers.head_variants import HeadVariants, add_bias
-from vaswani.model.mixers.kv_cache import KeysValues, KVCache
+from vaswani.model.mixers.kv_cache import AttentionCache, KeysValues, KVCache
 from vaswani.model.noise import Noise, dropout
 
 
@@ -87,25 +86,36 @@ class MultiHeadAttention(Heads):
         """Returns the softmax over keys, as a method of its own, which `infer.inside` records and patches."""
         return self.softmax(scores_bhts)
 
-    # As a mixer (see `model.mixers`): self-attention of whole rows, or of one more token of each beam.
+    # As a mixer (see `model.mixers`): self-attention.
 
     def __call__(
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask | None,
-        cache: Any = None,
+        mask: Mask,
+        cache: AttentionCache | None = None,
         noise: Noise | None = None,
         table_rh: Float[Array, "r h"] | None = None,
-    ) -> tuple[Float[Array, "b t d"], Any, Float[Array, "b h t s"] | None]:
-        """Returns `attend` of x to itself and to what the cache holds, the cache with x, and the weights."""
+    ) -> tuple[Float[Array, "b t d"], AttentionCache | None, Float[Array, "b h t s"] | None]:
+        """Returns `attend` of x to itself, the cache with x, and the weights."""
         keys_values = self.keys_values(x_btd, positions_bt)
         if cache is not None:
-            # In a search, keys and values of earlier tokens are not computed again.
-            cache, keys_values, mask = cache.update(keys_values, mask)
-        assert mask is not None
+            cache = cache.begin(keys_values, mask)
         y_btd, weights_bhts = self.attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
         return y_btd, cache, weights_bhts
+
+    def step(
+        self,
+        x_bmd: Float[Array, "b m d"],
+        positions_bm: Int[Array, "b m"],
+        cache: AttentionCache,
+        table_rh: Float[Array, "r h"] | None = None,
+    ) -> tuple[Float[Array, "b m d"], AttentionCache]:
+        """Returns `attend` of one more token of each beam to what the cache holds, and the cache with it."""
+        # Keys and values of earlier tokens are not computed again.
+        cache, keys_values, mask = cache.add(self.keys_values(x_bmd, positions_bm))
+        y_bmd, _ = self.attend(x_bmd, positions_bm, keys_values, mask, None, table_rh)
+        return y_bmd, cache
 
     def init_cache(self, rows: int, beams: int, slots: int) -> Cache:
         """Returns an empty cache of `slots` slots; each step fills `beams` of them."""

@@ -8,7 +8,7 @@ from the softmax's normaliser, as FlashAttention does (Dao et al. 2022, arXiv 22
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,11 @@ from vaswani.model.masks import MASKED, Mask
 SPANS = 4  # parts of a causal row; queries of each read the keys up to its end, and each is compiled
 
 
+T = TypeVar("T")
 # Of one function over heads, or over rows: the function for several, such as `jax.vmap`.
-Each = Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
+Each = Callable[[Callable], Callable]
+Saved = tuple[Array, Array, Array, Array, Array, Mask]  # queries, keys, values, heads, normalisers
+Sums = tuple[Array, Array]  # of the gradients of keys and values, over queries
 
 
 # The rule covers the loops over rows and heads too: of loops around it jax would keep the masks of all chunks, [t,s].
@@ -42,13 +45,13 @@ def all_heads(
     return heads_bhte
 
 
-def _forward_all(q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, size: int, each: Each) -> tuple[Array, Any]:
+def _forward_all(q_bhtk: Array, k_bhsk: Array, v_bhse: Array, mask: Mask, size: int, each: Each) -> tuple[Array, Saved]:
     head = partial(_forward, size=size)
     heads_bhte, normaliser_bht1 = _over_heads(each, head, (q_bhtk, k_bhsk, v_bhse), mask)
     return heads_bhte, (q_bhtk, k_bhsk, v_bhse, heads_bhte, normaliser_bht1, mask)
 
 
-def _backward_all(size: int, each: Each, saved: Any, dheads_bhte: Array) -> tuple[Array, Array, Array, None]:
+def _backward_all(size: int, each: Each, saved: Saved, dheads_bhte: Array) -> tuple[Array, Array, Array, None]:
     *arrays_bh, mask = saved
     dq_bhtk, dk_bhsk, dv_bhse = _over_heads(each, partial(_backward, size=size), (*arrays_bh, dheads_bhte), mask)
     return dq_bhtk, dk_bhsk, dv_bhse, None
@@ -57,10 +60,10 @@ def _backward_all(size: int, each: Each, saved: Any, dheads_bhte: Array) -> tupl
 all_heads.defvjp(_forward_all, _backward_all)
 
 
-def _over_heads(each: Each, function: Callable[..., Any], arrays_bh: tuple[Array, ...], mask: Mask) -> Any:
+def _over_heads(each: Each, function: Callable[..., T], arrays_bh: tuple[Array, ...], mask: Mask) -> T:
     """Returns a function of a head's arrays and its row's mask, for every head of every row."""
 
-    def row(row: tuple[tuple[Array, ...], Mask]) -> Any:
+    def row(row: tuple[tuple[Array, ...], Mask]) -> T:
         arrays_h, mask = row
         # A batch of one row.
         mask_of_row = mask.replace(queries_bt=mask.queries_bt[None], keys_bs=mask.keys_bs[None])
@@ -112,7 +115,7 @@ def _backward(
     for first_n, keys in _spans(mask, q_tk.shape[0], k_sk.shape[0], size):
         k_ck, v_ce = k_sk[:keys], v_se[:keys]
 
-        def chunk(sums: Any, first: Array, k_sk: Array = k_ck, v_se: Array = v_ce) -> tuple[Any, Array]:
+        def chunk(sums: Sums, first: Array, k_sk: Array = k_ck, v_se: Array = v_ce) -> tuple[Sums, Array]:
             dk_ks, dv_es = sums
             q_ck, dheads_ce, mean_c1, normaliser_c1 = (
                 _rows(x, first, size) for x in (q_tk, dheads_te, mean_t1, normaliser_t1)

@@ -32,20 +32,22 @@ class GatedConvolution(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask | None,
+        mask: Mask,
         cache: BeamState | None = None,
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
         """Returns the output, and the newest w - 1 inputs; there are no weights to drop or to draw."""
-        if mask is None:
-            assert cache is not None
-            # One more token of each beam, after the inputs that the beam remembers.
-            (inputs_bmwd,) = cache.arrays
-            window_bmwd = jnp.concatenate([inputs_bmwd, x_btd[:, :, None]], axis=2)
-            return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],)), None
         if cache is not None:
             cache = cache.begin(newest(x_btd, mask, self.config.kernel_width - 1))
         return self._gated(self._windows(x_btd, mask)), cache, None
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output of one more token of each beam, after the inputs that the beam remembers, and these."""
+        (inputs_bmwd,) = cache.arrays
+        window_bmwd = jnp.concatenate([inputs_bmwd, x_bmd[:, :, None]], axis=2)
+        return self._gated(window_bmwd), BeamState((window_bmwd[:, :, 1:],))
 
     def _windows(self, x_btd: Float[Array, "b t d"], mask: Mask) -> Float[Array, "b t w d"]:
         """Returns the inputs of the kernel at every position, those of other sentences as 0."""

@@ -12,7 +12,7 @@ cannot express. A kernel works on blocks of keys, so rows much shorter than a bl
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,8 @@ from vaswani.model.config import DEFAULTS, ModelConfig
 from vaswani.model.masks import NO_SEGMENT, Mask
 from vaswani.model.mixers.chunks import all_heads
 from vaswani.model.rows import row_axes
+
+X = TypeVar("X")
 
 PLATFORMS = {"splash": "tpu", "cudnn": "gpu"}
 LANES = 128  # width of a TPU register, and the smallest block of keys that splash takes
@@ -87,7 +89,7 @@ def chunked(
     return all_heads(q_bhtk, k_bhsk, v_bhse, mask, size, each)[:, :, :t]
 
 
-def _one_by_one(function: Callable[[Any], Array]) -> Callable[[Any], Array]:
+def _one_by_one(function: Callable[[X], Array]) -> Callable[[X], Array]:
     """Returns `jax.vmap` of a function, computed for one after the other."""
     return lambda arrays: jax.lax.map(function, arrays)
 
@@ -166,7 +168,7 @@ def fill_up(
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
 
 
-def chosen(config: ModelConfig, t: Any, s: Any, platform: str | None = None) -> str:
+def chosen(config: ModelConfig, t: int, s: int, platform: str | None = None) -> str:
     """Returns what computes the attention of t queries to s keys: `config.attention_impl`, or for "auto" the fastest.
 
     That is the einsum where the weights of all queries are few, and wherever the config has what only the einsum

@@ -1,12 +1,13 @@
 """Keys and values: of whole rows, and as a search stores them, one token of every beam after another (the KV cache)."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.model.config import ModelConfig
+from vaswani.model.decoding import Cache
 from vaswani.model.masks import Mask
 
 
@@ -16,6 +17,16 @@ class KeysValues(NamedTuple):
     k_bhsk: Float[Array, "b h s k"]
     v_bhse: Float[Array, "b h s e"]
     positions_bs: Int[Array, "b s"]
+
+
+class AttentionCache(Cache, Protocol):
+    """What attention remembers during a search."""
+
+    def begin(self, rows: KeysValues, mask: Mask) -> "AttentionCache":
+        """Returns the cache with whole rows, which every beam begins with."""
+
+    def add(self, new: KeysValues) -> tuple["AttentionCache", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
 
 
 class StoredKeysValues(NamedTuple):
@@ -61,18 +72,16 @@ class KVCache(NamedTuple):
         visible_bmc = jnp.zeros((rows, beams, slots), bool)
         return cls(past, visible_bmc, used=jnp.int32(0))
 
-    def update(self, new: KeysValues, mask: Mask | None) -> tuple["KVCache", KeysValues, Mask]:
-        """Returns the cache with what is new, and what the new queries attend to, with its mask.
-
-        With a mask, whole rows are new, which every beam begins with: their queries attend to their own keys, and
-        padding takes slots that no beam can see. Without a mask one more token of each beam is new.
-        """
+    def begin(self, rows: KeysValues, mask: Mask) -> "KVCache":
+        """Returns the cache with whole rows, which every beam begins with."""
         b, m, _ = self.visible_bmc.shape
-        if mask is not None:
-            # A prompt: t slots, which every beam sees, [b,t] -> [b,m,t].
-            real_bs = mask.keys_bs != 0
-            cache = self._write(new, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
-            return cache, new, mask
+        # t slots, which every beam sees, but for padding: [b,t] -> [b,m,t].
+        real_bs = mask.keys_bs != 0
+        return self._write(rows, jnp.broadcast_to(real_bs[:, None], (b, m, real_bs.shape[1])))
+
+    def add(self, new: KeysValues) -> tuple["KVCache", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
+        b, m, _ = self.visible_bmc.shape
         # A beam's new token is visible to that beam only.
         cache = self._write(new, jnp.broadcast_to(jnp.eye(m, dtype=bool), (b, m, m)))
         return cache, cache.past.keys_values(), Mask(dense_bts=cache.visible_bmc)

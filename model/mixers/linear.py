@@ -4,8 +4,6 @@ With phi(x) = elu(x) + 1, y_i = sum_j phi(q_i)^T phi(k_j) v_j / sum_j phi(q_i)^T
 phi(k_j) v_j^T and of phi(k_j) serve every query, so the cost grows with n and not with its square.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -17,6 +15,8 @@ from vaswani.model.noise import Noise
 
 BLOCK = 64  # positions; within a block all pairs are computed, between blocks only sums are passed on
 LEAST = 1e-6  # added to the denominator, as by its authors
+
+Sums = tuple[Array, Array]  # of k v^T, and their segment
 
 
 def features(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -31,30 +31,37 @@ class LinearAttention(Heads):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask | None,
+        mask: Mask,
         cache: BeamState | None = None,
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
         """Returns the output, and the sums of phi(k) v^T with x; there are no weights to drop or to draw."""
-        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
-        # phi(q) and phi(k) are positive, so their products are weights without a softmax.
-        k_bhtk = features(k_bhtk)
-        q_bhtk = features(self.queries(x_btd, positions_bt))
-        if mask is None:
-            assert cache is not None
-            # One more token of each beam: all that its query needs of those before it is their sum.
-            (before_bmhke,) = cache.arrays
-            new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhtk, _with_one(v_bhte), preferred_element_type=jnp.float32)
-            sums_bmhke = before_bmhke + new_bmhke
-            weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhtk.astype(jnp.float32), sums_bmhke)
-            heads_bhme = _normalised(weighted_bhme).astype(x_btd.dtype)
-            return self.output(heads_bhme), BeamState((sums_bmhke,)), None
-        # Whole rows: blocks of pairs, and sums between blocks.
+        q_bhtk, k_bhtk, v_bhte = self._features(x_btd, positions_bt)
+        # Blocks of pairs, and sums between blocks.
         heads_bhte = linear_attention(q_bhtk, k_bhtk, v_bhte, mask.queries_bt, mask.causal)
         if cache is not None:
             # A search goes on from the sums over the whole prompt.
             cache = cache.begin(_sums(k_bhtk, v_bhte, mask))
         return self.output(heads_bhte), cache, None
+
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output of one more token of each beam, and the sums with it."""
+        q_bhmk, k_bhmk, v_bhme = self._features(x_bmd, positions_bm)
+        # All that a query needs of the tokens before it is their sum.
+        (before_bmhke,) = cache.arrays
+        new_bmhke = jnp.einsum("bhmk,bhme->bmhke", k_bhmk, _with_one(v_bhme), preferred_element_type=jnp.float32)
+        sums_bmhke = before_bmhke + new_bmhke
+        weighted_bhme = jnp.einsum("bhmk,bmhke->bhme", q_bhmk.astype(jnp.float32), sums_bmhke)
+        heads_bhme = _normalised(weighted_bhme).astype(x_bmd.dtype)
+        return self.output(heads_bhme), BeamState((sums_bmhke,))
+
+    def _features(self, x_btd: Array, positions_bt: Array) -> tuple[Array, Array, Array]:
+        """Returns phi(q), phi(k) and v. phi is positive, so products of it are weights without a softmax."""
+        k_bhtk, v_bhte, _ = self.keys_values(x_btd, positions_bt)
+        k_bhtk = features(k_bhtk)
+        return features(self.queries(x_btd, positions_bt)), k_bhtk, v_bhte
 
     def init_cache(self, rows: int, beams: int, slots: int) -> BeamState:
         """Returns the sums over no tokens at all."""
@@ -129,7 +136,7 @@ def _other_blocks(
     """
     border = 0 if after else -1
 
-    def add(carry: tuple[Array, Array], block: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Any]:
+    def add(carry: Sums, block: tuple[Array, Array, Array]) -> tuple[Sums, Sums]:
         sums_bhke, segment_b = carry
         k_bhsk, v_bhse, segments_bs = block
         # The sentence that reaches out of this block, towards the next.

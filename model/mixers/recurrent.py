@@ -1,7 +1,5 @@
 """A recurrent layer in place of self-attention: an LSTM (Hochreiter and Schmidhuber 1997) with a forget gate."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -14,6 +12,9 @@ from vaswani.model.mixers.state import BeamState, newest
 from vaswani.model.noise import Noise
 
 glorot = nn.initializers.variance_scaling(1.0, "fan_avg", "uniform", in_axis=1, out_axis=3, batch_axis=(0, 2))
+
+
+State = tuple[Array, Array]  # output and cell
 
 
 class Recurrent(nn.Module):
@@ -45,17 +46,11 @@ class Recurrent(nn.Module):
         self,
         x_btd: Float[Array, "b t d"],
         positions_bt: Int[Array, "b t"],
-        mask: Mask | None,
+        mask: Mask,
         cache: BeamState | None = None,
         noise: Noise | None = None,
     ) -> tuple[Float[Array, "b t d"], BeamState | None, None]:
         """Returns the output, and output and cell after x; there are no weights to drop or to draw."""
-        if mask is None:
-            assert cache is not None
-            # One more token of each beam, which goes on from the beam's own state.
-            gates_bmrge = self._gates(x_btd[:, :, None])
-            h_bmre, c_bmre = self._cell(gates_bmrge, *cache.arrays)
-            return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre)), None
         h_btre, c_btre = self._states(x_btd, mask)
         if cache is not None:
             cache = cache.begin(newest(h_btre, mask, 1)[:, 0], newest(c_btre, mask, 1)[:, 0])
@@ -65,7 +60,15 @@ class Recurrent(nn.Module):
         backward_bte = h_btre[:, ::-1, 1]
         return jnp.concatenate([forward_bte, backward_bte], axis=-1), cache, None
 
-    def _states(self, x_btd: Array, mask: Mask) -> tuple[Array, Array]:
+    def step(
+        self, x_bmd: Float[Array, "b m d"], positions_bm: Int[Array, "b m"], cache: BeamState
+    ) -> tuple[Float[Array, "b m d"], BeamState]:
+        """Returns the output of one more token of each beam, from the state of the beam, and the states after it."""
+        gates_bmrge = self._gates(x_bmd[:, :, None])
+        h_bmre, c_bmre = self._cell(gates_bmrge, *cache.arrays)
+        return h_bmre[:, :, 0], BeamState((h_bmre, c_bmre))
+
+    def _states(self, x_btd: Array, mask: Mask) -> State:
         """Returns output and cell [b,t,r,e] at every position, in the order in which each direction reads."""
 
         def directed(x_bt: Array) -> Array:
@@ -80,7 +83,7 @@ class Recurrent(nn.Module):
         gates_btrge = self._gates(directed(x_btd))
         first_btr = segments_btr != before_btr  # of its sentence, where the state is reset
 
-        def step(state: tuple[Array, Array], now: tuple[Array, Array]) -> tuple[tuple[Array, Array], Any]:
+        def step(state: State, now: tuple[Array, Array]) -> tuple[State, State]:
             h_bre, c_bre = state
             gates_brge, first_br = now
             # Nothing is carried from one sentence into the next.
@@ -98,7 +101,7 @@ class Recurrent(nn.Module):
         """Returns output and cell before the first token."""
         return BeamState(self._zero_state(rows, beams))
 
-    def _zero_state(self, *sizes: int) -> tuple[Array, Array]:
+    def _zero_state(self, *sizes: int) -> State:
         shape = (*sizes, self.wx.shape[0], self.wx.shape[3])
         return jnp.zeros(shape, self.config.dtype), jnp.zeros(shape, jnp.float32)
 
@@ -107,7 +110,7 @@ class Recurrent(nn.Module):
         gates_btrge = jnp.einsum("btrd,rdge->btrge", x_btrd, self.wx.astype(x_btrd.dtype))
         return add_bias(gates_btrge, self.bias.reshape(-1, 4, self.wx.shape[3]))
 
-    def _cell(self, gates: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def _cell(self, gates: Array, h: Array, c: Array) -> State:
         """Returns output h [..,r,e] and cell c [..,r,e], which stays in float32, one position further.
 
         With i, f, o, g the gates: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c').

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from vaswani.model.attention import attention
 from vaswani.model.masks import NO_SEGMENT, Mask
@@ -36,36 +36,33 @@ class Window(NamedTuple):
 
     cache: KVCache
 
-    def update(self, new: KeysValues, mask: Mask | None) -> tuple["Window", KeysValues, Mask]:
-        """Returns what `KVCache.update` does."""
-        if mask is not None:
-            # A prompt attends to itself, in blocks; only its last r tokens are remembered.
-            return self._begin(new, mask), new, mask
-        cache, keys_values, visible = self.cache.update(new, None)
+    def add(self, new: KeysValues) -> tuple["Window", KeysValues, Mask]:
+        """Returns the cache with one more token of each beam, and what these tokens attend to, with its mask."""
+        cache, keys_values, visible = self.cache.add(new)
         room = cache.visible_bmc.shape[2]
         # After the last slot comes the first again, whose token is the oldest.
         return Window(cache._replace(used=cache.used % room)), keys_values, visible
 
-    def _begin(self, new: KeysValues, mask: Mask) -> "Window":
+    def begin(self, rows: KeysValues, mask: Mask) -> "Window":
         """Returns the cache with the last r tokens of each row, which every beam begins with.
 
         Each token takes as many slots as there are beams: all beams see the first of them, and the rest stay hidden.
         The slots of the oldest token are the first to be overwritten.
         """
-        rows, beams, room = self.cache.visible_bmc.shape
+        b, m, room = self.cache.visible_bmc.shape
 
         def spread(x_bs: Array) -> Array:
-            """From [b,s,..] to the newest in every `beams`-th of the slots, [b,c,..]."""
-            return jnp.repeat(newest(x_bs, mask, room // beams), beams, axis=1)
+            """From [b,s,..] to the newest in every m-th of the slots, [b,c,..]."""
+            return jnp.repeat(newest(x_bs, mask, room // m), m, axis=1)
 
         past = KeysValues(
-            spread(new.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(new.v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
-            spread(new.positions_bs),
+            spread(rows.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(rows.v_bhse.swapaxes(1, 2)).swapaxes(1, 2),
+            spread(rows.positions_bs),
         )
-        first_c = jnp.arange(room) % beams == 0
+        first_c = jnp.arange(room) % m == 0
         visible_bc = (spread(mask.keys_bs) != 0) & first_c[None]
-        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (rows, beams, room))
+        visible_bmc = jnp.broadcast_to(visible_bc[:, None], (b, m, room))
         return Window(KVCache(StoredKeysValues.of(past), visible_bmc, used=jnp.int32(0)))
 
     def select(self, parents_bm: Int[Array, "b m"]) -> "Window":
@@ -78,48 +75,76 @@ class Window(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """How rows are split into n blocks, and how many blocks on either side a block sees."""
+    """How b rows of t positions are split into n blocks each, and how many blocks on either side a block sees.
 
+    In names, p are the b * n blocks of all rows, with queries q and keys s. Each is a row to attention, which does not
+    know about blocks.
+    """
+
+    b: int
+    t: int
     n: int
     length: int
     sides: tuple[int, int]
 
     @classmethod
-    def of(cls, neighbours: int, length: int, causal: bool) -> "Blocks":
-        """Returns the blocks of rows of `length` positions."""
-        block = block_length(neighbours, length, causal)
+    def of(cls, neighbours: int, shape_bt: tuple[int, ...], causal: bool) -> "Blocks":
+        """Returns the blocks of rows of this shape."""
+        b, t = shape_bt
+        block = block_length(neighbours, t, causal)
         sides = (1, 0) if causal else (1, 1)
-        return cls(-(-length // block), block, sides)
+        return cls(b, t, -(-t // block), block, sides)
 
-    def split(self, x_bt: Array, fill: int = 0) -> Array:
-        """From [b,t,..] to blocks [b,n,q,..]."""
+    def queries(self, x_bt: Array, fill: int = 0) -> Array:
+        """Returns the positions of each block, from [b,t,..] to [p,q,..]."""
         # [b,t,..] is filled up to n * q positions and reshaped: no value is computed.
-        b, t = x_bt.shape[:2]
         other_axes = ((0, 0),) * (x_bt.ndim - 2)
-        x_bt = jnp.pad(x_bt, ((0, 0), (0, self.n * self.length - t), *other_axes), constant_values=fill)
-        return x_bt.reshape(b, self.n, self.length, *x_bt.shape[2:])
+        x_bt = jnp.pad(x_bt, ((0, 0), (0, self.n * self.length - self.t), *other_axes), constant_values=fill)
+        return x_bt.reshape(self.b * self.n, self.length, *x_bt.shape[2:])
 
-    def beside(self, x_bnq: Array, fill: int = 0) -> Array:
-        """From blocks [b,n,q,..] to each with its neighbours, [b,n,s,..]."""
+    def keys(self, x_bt: Array, fill: int = 0) -> Array:
+        """Returns the positions that each block sees, its own and its neighbours', from [b,t,..] to [p,s,..]."""
+        x_pq = self.queries(x_bt, fill)
+        x_bnq = x_pq.reshape(self.b, self.n, *x_pq.shape[1:])
         other_axes = ((0, 0),) * (x_bnq.ndim - 2)
         x_bnq = jnp.pad(x_bnq, ((0, 0), self.sides, *other_axes), constant_values=fill)
         # Shifted copies side by side: the block before, itself and, if not causal, the one after.
         neighbours = [x_bnq[:, i : i + self.n] for i in range(1 + sum(self.sides))]
-        return jnp.concatenate(neighbours, axis=2)
+        x_bns = jnp.concatenate(neighbours, axis=2)
+        return x_bns.reshape(self.b * self.n, *x_bns.shape[2:])
 
-    def visible(self, mask: Mask, neighbours: int) -> Array:
-        """Returns which of its keys s each query q of a block attends to, [b,n,q,s]."""
-        segments_bnq = self.split(mask.queries_bt, NO_SEGMENT)
-        segments_bns = self.beside(segments_bnq, NO_SEGMENT)
+    def joined(self, x_pq: Array) -> Array:
+        """Returns whole rows without what they were filled up with, from [p,q,..] to [b,t,..]."""
+        return x_pq.reshape(self.b, self.n * self.length, *x_pq.shape[2:])[:, : self.t]
+
+    def visible(self, mask: Mask, neighbours: int) -> Bool[Array, "p q s"]:
+        """Returns which of its keys each query of a block attends to."""
         # A key counts if it is of the query's sentence and within reach.
-        same_bnqs = segments_bnq[..., :, None] == segments_bns[..., None, :]
+        queries_pq = self.queries(mask.queries_bt, NO_SEGMENT)
+        keys_ps = self.keys(mask.queries_bt, NO_SEGMENT)
+        same_pqs = queries_pq[..., :, None] == keys_ps[..., None, :]
         place_q = jnp.arange(self.length)
         blocks_before, blocks_after = self.sides
         place_s = jnp.arange(-blocks_before * self.length, (1 + blocks_after) * self.length)
         distance_qs = place_q[:, None] - place_s[None, :]
         before, after = reach(neighbours, mask.causal)
         near_qs = (distance_qs <= before) & (distance_qs >= -after)
-        return same_bnqs & near_qs[None, None]
+        return same_pqs & near_qs[None]
+
+    def whole(self, weights_phqs: Float[Array, "p h q s"]) -> Float[Array, "b h t t"]:
+        """Returns weights over the keys of the whole row, given those over the keys of the o blocks that a block sees.
+
+        These are the block before it, itself and, without a causal mask, the block after it: -1 .. o - 2 from its own.
+        """
+        n = self.n
+        o = 1 + sum(self.sides)
+        number_no = jnp.arange(n)[:, None] + jnp.arange(-1, o - 1)[None, :]  # which block each neighbour is
+        own_nop = (number_no[:, :, None] == jnp.arange(n)[None, None, :]).astype(weights_phqs.dtype)
+        # Each block of keys is put where it is in the row, by a product with 0 and 1: o -> p.
+        h = weights_phqs.shape[1]
+        weights_bnhqos = weights_phqs.reshape(self.b, n, h, self.length, o, self.length)
+        weights_bhnqps = jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop)
+        return weights_bhnqps.reshape(self.b, h, n * self.length, n * self.length)[:, :, : self.t, : self.t]
 
 
 class RestrictedAttention(MultiHeadAttention):
@@ -153,60 +178,23 @@ class RestrictedAttention(MultiHeadAttention):
         if mask.dense_bts is not None:
             return super().attend(x_btd, positions_bt, keys_values, mask, noise, table_rh)
         c = self.config
-        b, t, _ = x_btd.shape
-        blocks = Blocks.of(c.neighbours, t, mask.causal)
-        n = blocks.n
-        k_bhtk, v_bhte, _ = keys_values
-        q_bhtk = self.queries(x_btd, positions_bt)
-        # Queries in blocks of q, keys and values in blocks of s = 2 q or 3 q.
-        q_bnqhk = blocks.split(q_bhtk.swapaxes(1, 2))
-        k_bnshk = blocks.beside(blocks.split(k_bhtk.swapaxes(1, 2)))
-        v_bnshe = blocks.beside(blocks.split(v_bhte.swapaxes(1, 2)))
-        positions_bnq = blocks.split(positions_bt)
-        positions_bns = blocks.beside(positions_bnq)
-
-        # Now every block is a row of its own, and equation 1 does not know about blocks.
-        # In names, p are the b * n blocks of all rows.
-        q_phqk = as_rows(q_bnqhk).swapaxes(1, 2)
-        k_phsk = as_rows(k_bnshk).swapaxes(1, 2)
-        v_phse = as_rows(v_bnshe).swapaxes(1, 2)
-        positions_pq = as_rows(positions_bnq)
-        positions_ps = as_rows(positions_bns)
-        visible_pqs = as_rows(blocks.visible(mask, c.neighbours))
+        blocks = Blocks.of(c.neighbours, positions_bt.shape, mask.causal)
+        # Heads after positions, which blocks cut, and then before them again.
+        q_phqk = blocks.queries(self.queries(x_btd, positions_bt).swapaxes(1, 2)).swapaxes(1, 2)
+        k_phsk = blocks.keys(keys_values.k_bhsk.swapaxes(1, 2)).swapaxes(1, 2)
+        v_phse = blocks.keys(keys_values.v_bhse.swapaxes(1, 2)).swapaxes(1, 2)
+        positions_pq = blocks.queries(positions_bt)
+        positions_ps = blocks.keys(positions_bt)
 
         def scores(q_phqk: Array, k_phsk: Array) -> Array:
             return self.scores(q_phqk, k_phsk, positions_pq, positions_ps, table_rh)
 
         def drop(weights_phqs: Array) -> Array:
-            # By rows again: a row's dropout depends on its number in the batch.
-            weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
-            return as_rows(dropout(weights_bnhqs, c.P_drop_attention, noise))
+            # By rows: a row's dropout depends on its number in the batch.
+            weights_bnhqs = weights_phqs.reshape(blocks.b, blocks.n, *weights_phqs.shape[1:])
+            return dropout(weights_bnhqs, c.P_drop_attention, noise).reshape(weights_phqs.shape)
 
+        visible_pqs = blocks.visible(mask, c.neighbours)
         heads_phqe, weights_phqs = attention(q_phqk, k_phsk, v_phse, visible_pqs, scores, self.softmax, drop)
-        # Back to rows, without what they were filled up with: [p,h,q,e] -> [b,t,h,e].
-        heads_pqhe = heads_phqe.swapaxes(1, 2)
-        heads_bthe = heads_pqhe.reshape(b, n * blocks.length, *heads_pqhe.shape[2:])[:, :t]
-        weights_bnhqs = weights_phqs.reshape(b, n, *weights_phqs.shape[1:])
-        weights_bhtt = over_whole_rows(weights_bnhqs, blocks.length)[:, :, :t, :t]
-        return self.output(heads_bthe.swapaxes(1, 2)), weights_bhtt
-
-
-def as_rows(x_bn: Array) -> Array:
-    """Returns blocks or columns in the place of rows, from [b,n,..] to [b n,..]."""
-    b, n = x_bn.shape[:2]
-    return x_bn.reshape(b * n, *x_bn.shape[2:])
-
-
-def over_whole_rows(weights_bnhqs: Float[Array, "b n h q s"], block: int) -> Float[Array, "b h t t"]:
-    """Returns weights over the keys of the whole row, given those over the keys of the o blocks that a block sees.
-
-    These are the block before it, itself and, without a causal mask, the block after it: -1 .. o - 2 from its own.
-    """
-    b, n, h, _, s = weights_bnhqs.shape
-    o = s // block
-    number_no = jnp.arange(n)[:, None] + jnp.arange(-1, o - 1)[None, :]  # which block each neighbour is
-    own_nop = (number_no[:, :, None] == jnp.arange(n)[None, None, :]).astype(weights_bnhqs.dtype)
-    # Each block of keys is put where it is in the row, by a product with 0 and 1: o -> p.
-    weights_bnhqos = weights_bnhqs.reshape(b, n, h, block, o, block)
-    weights_bhnqps = jnp.einsum("bnhqos,nop->bhnqps", weights_bnhqos, own_nop)
-    return weights_bhnqps.reshape(b, h, n * block, n * block)
+        heads_bthe = blocks.joined(heads_phqe.swapaxes(1, 2))
+        return self.output(heads_bthe.swapaxes(1, 2)), blocks.whole(weights_phqs)

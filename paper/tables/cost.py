@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from vaswani.data.pipeline import row_lengths
+from vaswani.data.row_lengths import row_lengths
 from vaswani.paper.published import SUSTAINED, TIMES
 from vaswani.paper.records import Records
 from vaswani.paper.rows import ScoredRun, identity

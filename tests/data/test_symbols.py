@@ -26,9 +26,10 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.bleu import Score
 from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Decoding
+from vaswani.infer.translate.required import Required
 from vaswani.infer.translate.stream import Lines, translate_stream
-from vaswani.infer.translate.translator import Required, Translator, translate_one
+from vaswani.infer.translate.translator import Translator, translate_one
+from vaswani.search.options import Decoding
 from vaswani.train import job, loop
 from vaswani.train.check import check
 

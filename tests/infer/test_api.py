@@ -51,7 +51,7 @@ def test_translations_are_the_commands(model: LoadedRun) -> None:
     with pytest.raises(UserError, match="alpha is nan"):
         model.translate(SOURCES, alpha=float("nan"))
     for search in (model.translate, model.hypotheses):
-        with pytest.raises(UserError, match=r"decode\.stopping is 'early'; it must be one of exact, full"):
+        with pytest.raises(UserError, match=r"^stopping is 'early'; it must be one of exact, full"):
             search(SOURCES, stopping="early")
 
 
@@ -75,7 +75,7 @@ WRONG = {
     "load_run('nowhere')": "workdir=nowhere: no such folder",
     "load_run(workdir, 1.5)": "checkpoint '1.5' is not a choice; write one of latest, STEP, ",
     "load_run(workdir, 999)": "no checkpoint at step 999; there are 1, 2, 3, 4",
-    "load_run('builtin:quickstart', 5)": "builtin:quickstart has only checkpoint 370, not 5; leave checkpoint out",
+    "load_run('builtin:quickstart', 5)": "builtin:quickstart has only checkpoint 370, not 5",
     "load_run(workdir, batch_tokens='5')": "batch_tokens is '5'; it must be a whole number, at least 1, or None ",
     "load_run(workdir, batch_tokens=1.5)": "batch_tokens is 1.5; it must be a whole number",
     "load_run(workdir, beam=3)": "load_run() got an unexpected keyword argument 'beam'",
@@ -93,8 +93,8 @@ WRONG = {
     "model.translate('a', beam=0)": "beam is 0; it must be from 1 to 1000",
     "model.translate('a', alpha='1')": "alpha is '1'; it must be a number from 0 to 10",
     "model.translate('a', extra_length=1.5)": "extra_length is 1.5; it must be a whole number from 0 to 10000",
-    "model.translate('a', stopping=5)": "decode.stopping is 5; it must be one of exact, full",
-    "model.translate('a', beem=4)": "LoadedRun.translate() got an unexpected keyword argument 'beem'",
+    "model.translate('a', stopping=5)": "stopping is 5; it must be one of exact, full",
+    "model.translate('a', beem=4)": "Decoding.__init__() got an unexpected keyword argument 'beem'",
     "model.hypotheses('a', '2')": "nbest is '2'; it must be a whole number from 1 to 1000",
     "model.hypotheses('a', None)": "nbest is None; it must be a whole number from 1 to 1000",
     "model.score(None, 'a')": "sources is None; it must be a string, or a list of strings",
@@ -153,7 +153,7 @@ def test_what_a_command_would_note_is_a_warning(
     copy = shutil.copytree(workdir, tmp_path / "run")
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"task": "masked_lm"}))
-    with pytest.raises(UserError, match=r"^workdir=\S*: this run's task is masked_lm; load_run is for translation$"):
+    with pytest.raises(UserError, match=r"^workdir=\S*: this run's task is masked_lm, not translation$"):
         infer.load_run(copy)
 
 

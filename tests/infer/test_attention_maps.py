@@ -28,9 +28,12 @@ from vaswani.infer.attention.maps import AttentionMap, attention_maps, run_maps,
 from vaswani.infer.attention.page import Choice, _choice_as_json, labels, page
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.translator import translate_one
-from vaswani.model import language_model, masked_lm, translation
 from vaswani.model.baselines.recurrent_translator import RecurrentConfig
 from vaswani.model.config import ModelConfig
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.parameters import init_params
+from vaswani.model.prefix_lm import PrefixLM
 from vaswani.model.translation import translation_model
 from vaswani.tokens import Tokens
 
@@ -73,11 +76,11 @@ def test_decoder_rows_are_the_tokens_written_and_columns_those_read(maps: dict[s
 def of_task(run: Run, task: str, prefix: str = "none") -> Run:
     """The run as it would be of another task, with new parameters."""
     config = dataclasses.replace(run.model_config, prefix=prefix)
-    made = {"language_model": language_model.init_params, "prefix_lm": translation.init_params}
-    made |= {"masked_lm": masked_lm.init_params, "classification": partial(masked_lm.init_params, classes=3)}
+    models = {"language_model": LanguageModel, "prefix_lm": PrefixLM}
+    models |= {"masked_lm": MaskedLM, "classification": partial(MaskedLM, classes=3)}
     cfg = run.config.copy_and_resolve_references()
     cfg.task, cfg.data.classes = task, "past,present,modal"
-    return run._replace(config=cfg, model_config=config, params=made[task](config, jax.random.key(1)))
+    return run._replace(config=cfg, model_config=config, params=init_params(models[task](config), jax.random.key(1)))
 
 
 def test_a_language_model_sees_what_is_before_a_token(run: Run):
@@ -113,7 +116,7 @@ def recurrent(run: Run, kind: str) -> Run:
     config = RecurrentConfig(run.model_config.vocab_size, N=1, d_model=16, recurrent=kind)
     cfg = run.config.copy_and_resolve_references()
     cfg.task = "recurrent_translation"
-    params = translation.init_params(config, jax.random.key(1))
+    params = init_params(translation_model(config), jax.random.key(1))
     return run._replace(config=cfg, model_config=config, params=params)
 
 

@@ -26,8 +26,8 @@ from vaswani.infer.demo.server import Answer, Server, listen
 from vaswani.infer.demo.training import marked
 from vaswani.infer.translate import explain
 from vaswani.infer.translate.explain import FINISHED, KEPT, PRUNED, BeamTree, Node
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import source_sentences
+from vaswani.search.options import Decoding
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"

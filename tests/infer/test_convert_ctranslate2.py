@@ -24,8 +24,8 @@ from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.convert import __main__ as command
 from vaswani.infer.convert import ctranslate2
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translator
+from vaswani.search.options import Decoding
 
 TOLERANCE = 1e-5
 LONGEST = 60  # subwords of an output

@@ -31,10 +31,11 @@ from vaswani.infer.convert.ctranslate2_import import read
 from vaswani.infer.convert.ctranslate2_names import TABLE, our_sinusoids
 from vaswani.infer.convert.folders import Imported, make_run
 from vaswani.infer.runs import Run, open_run
-from vaswani.infer.translate.options import Decoding
-from vaswani.infer.translate.translator import Required, Translator
+from vaswani.infer.translate.required import Required
+from vaswani.infer.translate.translator import Translator
 from vaswani.model.transformer import Transformer
 from vaswani.run.parameters import flatten_params
+from vaswani.search.options import Decoding
 from vaswani.search.scoring import forced_log_probs
 from vaswani.tasks import task_of
 

@@ -23,7 +23,8 @@ from vaswani.infer.convert import huggingface
 from vaswani.infer.convert.folders import make_run
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.options import make_decoding
-from vaswani.infer.translate.translator import Required, Translator
+from vaswani.infer.translate.required import Required
+from vaswani.infer.translate.translator import Translator
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.transformer import Transformer
 from vaswani.run.parameters import flatten_params

@@ -23,9 +23,11 @@ from vaswani.infer.convert.__main__ import read
 from vaswani.infer.convert.folders import make_run
 from vaswani.infer.runs import open_run
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Sampling, make_decoding
-from vaswani.infer.translate.translator import Required, Translator
+from vaswani.infer.translate.options import make_decoding
+from vaswani.infer.translate.required import Required
+from vaswani.infer.translate.translator import Translator
 from vaswani.model.transformer import Transformer
+from vaswani.search.options import Sampling
 from vaswani.search.scoring import forced_log_probs
 
 TOLERANCE = 1e-5

@@ -24,12 +24,14 @@ from vaswani.infer.convert import __main__ as command
 from vaswani.infer.convert import marian, safetensors
 from vaswani.infer.convert.folders import make_run, new_folder, requires_package
 from vaswani.infer.runs import Run, open_run
-from vaswani.model import masked_lm, translation
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.parameters import init_params
+from vaswani.model.translation import translation_model
 from vaswani.run.parameters import flatten_params
 from vaswani.tasks import task_of
 from vaswani.tasks.config import model_config
 
-FAMILIES = {"prefix_lm": translation.init_params, "classification": partial(masked_lm.init_params, classes=2)}
+FAMILIES = {"prefix_lm": translation_model, "classification": partial(MaskedLM, classes=2)}
 
 
 def convert(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +76,7 @@ def test_runs_of_other_tasks_are_made(task: str, exported: Path, tmp_path: Path)
     config, size = imported.config, imported.tokenizer.vocab_size
     config.task, config.data.classes = task, "singular,plural"
     config.model.prefix = "full" if task == "prefix_lm" else "none"
-    shapes = jax.eval_shape(partial(FAMILIES[task], model_config(config, size)), jax.random.key(0))
+    shapes = jax.eval_shape(partial(init_params, FAMILIES[task](model_config(config, size))), jax.random.key(0))
     params = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.5, np.float32), shapes)
     make_run(tmp_path / "run", imported._replace(params=params))
     assert flatten_params(open_run(tmp_path / "run", task=task).params).keys() == flatten_params(params).keys()

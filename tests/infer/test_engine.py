@@ -30,11 +30,12 @@ from vaswani.infer.scores import bleu
 from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.infer.translate.consensus import METRICS, consensus
 from vaswani.infer.translate.nbest import SEPARATOR, entry
-from vaswani.infer.translate.options import Decoding, Sampling
+from vaswani.infer.translate.required import Required
 from vaswani.infer.translate.spelling import SPACE, allowed_at, beginning_of, spellings
 from vaswani.infer.translate.stream import Columns, Lines, _with_required, formatted, translate_stream
-from vaswani.infer.translate.translator import Hypothesis, Required, Translation, Translator
+from vaswani.infer.translate.translator import Hypothesis, Translation, Translator
 from vaswani.model.transformer import Transformer
+from vaswani.search.options import Decoding, Sampling
 from vaswani.search.scoring import forced_log_probs
 
 LINES = [english for english, _ in tiny.PAIRS]

@@ -29,11 +29,11 @@ from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores import bleu
 from vaswani.infer.scores.lengths import by_length
 from vaswani.infer.scores.perplexity import line_log_probs, perplexity
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Hypothesis, Translation
 from vaswani.model.transformer import Transformer
 from vaswani.paper.records import newest_evaluation, read_run
 from vaswani.run.parameters import params_sha256
+from vaswani.search.options import Decoding
 from vaswani.tokens import Tokens
 
 command = importlib.import_module("vaswani.infer.__main__")
@@ -404,7 +404,7 @@ def test_given_translations_are_scored_by_any_translator(task: str, workdir: Pat
     options = SimpleNamespace(workdir=str(copy), checkpoint=None, nbest=None, source=lines, target=lines)
     with pytest.raises(UserError) as error:
         rescore.main(options)
-    assert "this command is for" not in str(error.value)
+    assert "this run's task is" not in str(error.value)
 
 
 def test_an_entry_of_a_list_is_scored_with_the_source_that_it_names(

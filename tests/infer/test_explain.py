@@ -25,8 +25,8 @@ from vaswani.infer.translate.explain import (
     explained,
     page,
 )
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Translator
+from vaswani.search.options import Decoding
 
 SOURCE = "The old cat sees the dog."
 NASTY = "</script><script>alert(1)</script> The dog <img src=x onerror=alert(1)>"

@@ -504,7 +504,7 @@ def cut_short(workdir: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "wrong"),
     [
-        (other_task, "this run's task is masked_lm; this command is for translation"),
+        (other_task, "this run's task is masked_lm, not translation"),
         (without_tokenizer, r"tokenizer\.model: cannot be read \(No such file"),
         (cut_short, "checkpoints/4: this checkpoint is damaged"),
     ],

@@ -22,11 +22,11 @@ from vaswani.ids import BOS, EOS, UNK
 from vaswani.infer.evaluate import texts as evaluation
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.texts.continuation import generate
-from vaswani.infer.translate.options import Decoding, Sampling
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.parameter_count import parameter_count
 from vaswani.run.records import read_metrics
+from vaswani.search.options import Decoding, Sampling
 from vaswani.tasks import task_of
 from vaswani.tokens import Tokens
 from vaswani.train import loop
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_is_said(trained: Run) -> None:
     broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), trained.params)
     with pytest.raises(UserError, match=r"/run: the parameters of this run are not finite$"):
         generate(trained._replace(params=broken), "to", Decoding(1, 0.0, 5))
-    with pytest.raises(UserError, match=r"this run's task is language_model; this command is for translation$"):
+    with pytest.raises(UserError, match=r"this run's task is language_model, not translation"):
         open_run(trained.workdir)
 
 

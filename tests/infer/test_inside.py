@@ -22,7 +22,8 @@ from vaswani.infer.convert.folders import make_run
 from vaswani.infer.inside.lens import logit_lens
 from vaswani.infer.inside.trace import record, trace
 from vaswani.infer.runs import open_run
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tokens import Tokens
 
 SOURCE, TARGET = [5, 6, 7, 8, 9], [1, 10, 11, 12]
@@ -268,7 +269,7 @@ def test_the_patch_of_a_word_moves_its_translation_in_a_model_that_has_learnt_to
         updates, state = tx.update(jax.grad(loss)(params), state)
         return optax.apply_updates(params, updates), state
 
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     state = tx.init(params)
     for _ in range(700):
         params, state = update(params, state, *batch(64))

@@ -9,9 +9,10 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.scores.oracle_length import exact_match
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import Transformer, init_params
-from vaswani.search.beam import beam_search
-from vaswani.search.state import run_search
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
+from vaswani.search.options import Decoding
+from vaswani.search.searches import run_search
 from vaswani.tokens import Tokens
 
 WIDTH = 8
@@ -41,7 +42,7 @@ def as_text(ids: list[int]) -> str:
 @pytest.fixture(scope="module")
 def model() -> tuple[ModelConfig, dict]:
     config = ModelConfig(12, N=1, d_model=16, d_ff=24, h=2, d_k=8, d_v=8)
-    params = init_params(config, jax.random.key(4))
+    params = init_params(Transformer(config), jax.random.key(4))
     return config, params | {"embed": params["embed"] * 2.5}
 
 
@@ -90,7 +91,7 @@ def test_an_output_that_ends_too_late_is_right_once_its_length_is_told(model) ->
     config, params = model
     source = "5 7 4 9"
     source_1s = jnp.array([[*Numbers().encode(source), EOS]], jnp.int32)
-    found = run_search(beam_search)(Transformer(config), params, source_1s, beam=1, alpha=0.0, extra_length=4)
+    found = run_search(Transformer(config), Decoding(1, 0.0, 4), params, source_1s)
     length = int(found.lengths_bm[0, 0])
     output = found.ids_bmt[0, 0, : length - 1].tolist()
     assert len(output) > 1

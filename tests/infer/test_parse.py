@@ -18,8 +18,8 @@ from vaswani.infer import parse
 from vaswani.infer.evaluate import trees as evaluation
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.brackets import COLLINS, score_lines, summaries
-from vaswani.infer.translate.options import Decoding
 from vaswani.infer.translate.translator import Hypothesis, Translation, Translator
+from vaswani.search.options import Decoding
 from vaswani.train import loop
 
 TREEBANK = """

@@ -19,7 +19,8 @@ from vaswani.infer.options import _check_no_file
 from vaswani.infer.runs import corpus_named, open_run
 from vaswani.keys import flat
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run import averaging, checkpoint, saved
 from vaswani.run.averaging import list_checkpoints, named_steps
 from vaswani.run.config import read_config
@@ -58,7 +59,7 @@ def test_a_run_whose_layers_share_their_parameters_is_opened(
     config = json.loads((shared / "config.json").read_text())
     config["model"] |= {"N": 3, "share_layers": True}
     (shared / "config.json").write_text(json.dumps(config))
-    params = init_params(model_config(ConfigDict(config), 320), jax.random.key(0))
+    params = init_params(Transformer(model_config(ConfigDict(config), 320)), jax.random.key(0))
     monkeypatch.setattr("vaswani.infer.runs.load_choice", lambda *_: ([4], params))
     assert open_run(shared, accept_changes=True).params is params
 

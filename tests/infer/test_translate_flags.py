@@ -9,9 +9,9 @@ import pytest
 from tests import commands, tiny
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.translate.__main__ import main
-from vaswani.infer.translate.options import Decoding, Sampling
 from vaswani.infer.translate.stream import Lines, translate_stream
 from vaswani.infer.translate.translator import Translator
+from vaswani.search.options import Decoding, Sampling
 
 
 class Case(NamedTuple):

@@ -20,11 +20,14 @@ from vaswani.errors import UserError
 from vaswani.ids import EOS
 from vaswani.infer.translate import stages
 from vaswani.infer.translate.breaks import break_of, sentences_of
-from vaswani.infer.translate.options import Decoding, Sampling, full_batch
-from vaswani.infer.translate.translator import Hypothesis, Required, Translator, _join, source_sentences
+from vaswani.infer.translate.options import full_batch
+from vaswani.infer.translate.required import Required, required_ids
+from vaswani.infer.translate.translator import Hypothesis, Translator, _join, source_sentences
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.sharding import data_mesh, place_params
+from vaswani.search.options import Decoding, Sampling
 from vaswani.search.state import Hypotheses
 
 TEXT = "the a dog cat sleeps sees and not old house in front of green who barks loudly"
@@ -44,7 +47,7 @@ def config(tokenizer):
 
 @pytest.fixture(scope="module")
 def params(config):
-    fresh = init_params(config, jax.random.key(0))
+    fresh = init_params(Transformer(config), jax.random.key(0))
     return fresh | {"embed": fresh["embed"] * 3}
 
 
@@ -281,7 +284,7 @@ def test_rows_fit_learned_positions(tokenizer):
     config = ModelConfig(
         tokenizer.vocab_size, N=1, d_model=16, d_ff=16, h=2, d_k=8, d_v=8, positions="learned", max_positions=20
     )
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     (found,) = make(config, tokenizer, beam=1).translate(params, [" ".join(WORDS)])
     assert found.text
 
@@ -465,8 +468,7 @@ def test_a_phrase_in_chinese_that_the_vocabulary_lacks_is_refused() -> None:
 @pytest.mark.parametrize("prefix", [True, False])
 def test_a_phrase_that_is_required_is_a_word_of_its_own(prefix: bool) -> None:
     tokenizer = tiny.given_tokenizer(add_dummy_prefix=prefix)
-    config = ModelConfig(tokenizer.vocab_size, N=1, d_model=8, d_ff=8, h=1, d_k=8, d_v=8)
-    translator = Translator(config, tokenizer, Decoding(beam=1, alpha=0.0, extra_length=20))
     before = tokenizer.encode("Wir sehen den")
     for phrase, written in {"Hund": "Wir sehen den Hund", "犬": "Wir sehen den犬", "": "Wir sehen den"}.items():
-        assert tokenizer.decode([*before, *translator._phrase(phrase)]) == written
+        (ids,) = required_ids(tokenizer, Required(phrases=(phrase,)), line=1).phrases or [[]]
+        assert tokenizer.decode([*before, *ids]) == written

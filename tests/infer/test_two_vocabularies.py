@@ -26,9 +26,10 @@ from vaswani.infer.inside.trace import trace
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.scores.perplexity import line_log_probs
 from vaswani.infer.translate.explain import beam_tree
-from vaswani.infer.translate.options import Decoding
-from vaswani.infer.translate.translator import Required, Translator
+from vaswani.infer.translate.required import Required
+from vaswani.infer.translate.translator import Translator
 from vaswani.run.checkpoint import load_params
+from vaswani.search.options import Decoding
 from vaswani.train import loop
 
 SOURCE = "the old dog runs"

@@ -16,8 +16,9 @@ from vaswani.model.block import layer_norm
 from vaswani.model.config import ModelConfig
 from vaswani.model.embed import logits_of
 from vaswani.model.parameter_count import parameter_count
+from vaswani.model.parameters import init_params
 from vaswani.model.positions import alibi_bias, alibi_slopes, rotate, sinusoids, t5_buckets
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.transformer import Transformer
 
 VARIANTS = [
     pytest.param({}, id="paper"),
@@ -216,7 +217,9 @@ def test_a_published_count_of_a_model_with_vocabularies_of_their_own():
 
 
 def test_parameters_are_float32():
-    tree = jax.eval_shape(lambda: init_params(dataclasses.replace(TINY, dtype="bfloat16"), jax.random.key(0)))
+    tree = jax.eval_shape(
+        lambda: init_params(Transformer(dataclasses.replace(TINY, dtype="bfloat16")), jax.random.key(0))
+    )
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(tree))
 
 
@@ -330,7 +333,7 @@ def test_bfloat16_is_close_to_float32_and_parameters_stay_float32(changes):
     maps = jax.eval_shape(lambda p: apply(half, p, source, target, method="attention_maps"), params)
     assert (memory.dtype, maps["cross"].dtype) == (jnp.bfloat16, jnp.float32)
     gradient = jax.eval_shape(jax.grad(lambda p: apply(half, p, source, target).sum()), params)
-    fresh = jax.eval_shape(lambda: init_params(half, jax.random.key(0)))
+    fresh = jax.eval_shape(lambda: init_params(Transformer(half), jax.random.key(0)))
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((gradient, fresh)))
 
 
@@ -361,7 +364,7 @@ def test_initial_matrices_are_glorot_uniform_over_all_heads_and_embeddings_are_n
         500, N=1, d_model=48, d_ff=160, h=3, d_k=20, d_v=36, positions="learned", max_positions=400, biases=True
     )
     fans = {"wq": 48 + 60, "wk": 48 + 60, "wv": 48 + 108, "wo": 108 + 48, "w1": 48 + 160, "w2": 160 + 48}
-    for path, leaf in flatten_dict(init_params(config, jax.random.key(0)), sep="/").items():
+    for path, leaf in flatten_dict(init_params(Transformer(config), jax.random.key(0)), sep="/").items():
         name = path.rpartition("/")[2]
         if name in fans:
             bound = (6 / fans[name]) ** 0.5

@@ -28,7 +28,8 @@ from vaswani.model.language_model import LanguageModel
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
 from vaswani.model.mixers.kernels import attend
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 
 HALF = {"dtype": "bfloat16", "d_k": 8, "d_v": 8}
 
@@ -118,7 +119,7 @@ def test_chunked_has_the_weights_of_few_queries_in_memory():
         config = dataclasses.replace(TINY, attention_impl=impl, h=1, N=1)
         model = Transformer(config)
         ids = jnp.ones((1, t), jnp.int32)
-        params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+        params = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
 
         def loss(params):
             return model.apply({"params": params}, tokens(ids), tokens(ids)).sum()
@@ -188,7 +189,7 @@ def test_by_default_rows_of_256_are_computed_by_the_einsum_and_long_ones_are_not
 
     def program(impl):
         config = dataclasses.replace(TINY, N=1, attention_impl=impl)
-        params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+        params = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
         model = Transformer(config)
         return jax.jit(lambda p, x: model.apply({"params": p}, tokens(x), tokens(x))).lower(params, ids).as_text()
 
@@ -236,7 +237,9 @@ def test_initialisation_maps_and_cached_decoding_take_the_einsum(impl, monkeypat
     monkeypatch.setattr(kernels, "attend", None)
     config = dataclasses.replace(TINY, attention_impl="einsum", **HALF)
     kernel = dataclasses.replace(config, attention_impl=impl)
-    jax.tree.map(np.testing.assert_array_equal, *(init_params(c, jax.random.key(0)) for c in (kernel, config)))
+    jax.tree.map(
+        np.testing.assert_array_equal, *(init_params(Transformer(c), jax.random.key(0)) for c in (kernel, config))
+    )
     params, rng = perturbed(config), np.random.default_rng(1)
     source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))
     maps = (apply_jitted(c, params, source, target, method="attention_maps") for c in (kernel, config))

@@ -12,10 +12,11 @@ from tests.search.test_search import EXTRA, assert_same, plain_beam_search
 from tests.tiny import TINY
 from tests.tolerance import relative_error
 from vaswani.ids import BOS
-from vaswani.model.language_model import LanguageModel, init_params
+from vaswani.model.language_model import LanguageModel
+from vaswani.model.parameters import init_params
 from vaswani.search import state
-from vaswani.search.beam import beam_search
-from vaswani.search.sampling import sample
+from vaswani.search.options import Decoding, Sampling
+from vaswani.search.searches import run_search
 from vaswani.tokens import Tokens
 
 SIZES = dataclasses.replace(TINY, vocab_size=12, d_k=8, d_v=6, max_positions=24)
@@ -43,7 +44,7 @@ def tiny(variant="sinusoidal", sharpness=2.5, **fields):
     rng = np.random.default_rng(1)
     params = jax.tree.map(
         lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape).astype(np.float32),
-        init_params(config, jax.random.key(0)),
+        init_params(LanguageModel(config), jax.random.key(0)),
     )
     return LanguageModel(config), params | {"embed": params["embed"] * sharpness}
 
@@ -168,8 +169,8 @@ def test_prompts_longer_than_the_mixer_reaches_are_read_at_once_too(fields):
 def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, nbest, first_steps):
     monkeypatch.setattr(state, "FIRST_STEPS", first_steps)
     model, params = tiny()
-    options = {"beam": beam, "alpha": alpha, "extra_length": EXTRA, "nbest": nbest}
-    found = jax.jit(functools.partial(state.run_search(beam_search), model, **options))(params, PROMPTS_BS)
+    find = jax.jit(functools.partial(run_search, model, Decoding(beam, alpha, EXTRA, nbest)))
+    found = find(params, PROMPTS_BS)
     for row, prompt in enumerate(PROMPTS_BS):
         oracle = PromptOracle(model, params, prompt)
         expected = plain_beam_search(oracle, [], beam, alpha, nbest, early_stop=True) if prompt.any() else []
@@ -180,8 +181,8 @@ def test_search_after_prompts_follows_its_definition(monkeypatch, beam, alpha, n
 def test_samples_after_a_prompt_have_the_whole_models_log_probabilities():
     model, params = tiny()
     keys_b = jax.random.split(jax.random.key(0), len(PROMPTS_BS))
-    draw = jax.jit(functools.partial(state.run_search(sample), model, samples=3, extra_length=EXTRA))
-    found = draw(params, PROMPTS_BS, keys_b)
+    decoding = Decoding(nbest=3, sampling=Sampling(), extra_length=EXTRA)
+    found = jax.jit(functools.partial(run_search, model, decoding))(params, PROMPTS_BS, keys_b=keys_b)
     for row, prompt in enumerate(PROMPTS_BS):
         oracle = PromptOracle(model, params, prompt)
         for ids_t, log_prob in zip(found.ids_bmt[row], found.log_probs_bm[row], strict=True):
@@ -223,7 +224,7 @@ def test_a_wrong_field_is_named(field, value, message):
 def test_beams_are_not_counted_as_a_rows_tokens():
     config = dataclasses.replace(SIZES, **VARIANTS["learned"], max_positions=4)
     model = LanguageModel(config)
-    params = init_params(config, jax.random.key(0))
+    params = init_params(LanguageModel(config), jax.random.key(0))
 
     def first_logits(params):
         token_b, cache = model.apply({"params": params}, jnp.asarray([[BOS, 5]]), 6, 6, method="start")

@@ -26,9 +26,10 @@ from vaswani.model.mixers.recurrent import Recurrent
 from vaswani.model.mixers.restricted import RestrictedAttention
 from vaswani.model.mixers.strided import StridedAttention
 from vaswani.model.noise import Noise
+from vaswani.model.parameters import init_params
 from vaswani.model.positions import NoPositions
 from vaswani.model.stack import Stack
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.sharding import placed_shapes
 
 PLAIN = [
@@ -143,7 +144,7 @@ def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypat
 def test_parameters_are_named_by_the_mixer_and_sharded(changes, norm):
     sizes = {"neighbours": 5} | changes | {"norm": norm}
     config = ModelConfig(12, N=2, d_model=8, d_ff=16, h=2, d_k=4, d_v=6, **sizes)
-    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    tree = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
     assert all(config.mixer in tree[stack]["layer_1"] for stack in ("encoder", "decoder"))
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
     for leaf in jax.tree.leaves(placed_shapes(tree, mesh)):  # which refuses a matrix that no rule names

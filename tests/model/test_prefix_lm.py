@@ -19,13 +19,14 @@ from vaswani.ids import BOS
 from vaswani.infer.evaluate.sentences import open_sentences
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import open_run
-from vaswani.infer.translate.options import Decoding
 from vaswani.model.language_model import LanguageModel
 from vaswani.model.masks import Mask
 from vaswani.model.mixers import kernels
+from vaswani.model.parameters import init_params
 from vaswani.model.prefix_lm import PrefixLM
-from vaswani.model.translation import init_params
+from vaswani.model.translation import translation_model
 from vaswani.search import state
+from vaswani.search.options import Decoding
 from vaswani.tasks import TRANSLATION
 from vaswani.tokens import Tokens
 from vaswani.train import loop
@@ -40,7 +41,7 @@ kinds = pytest.mark.parametrize("kind", slow_but(["full"], KINDS))
 
 def tiny(kind):
     """A random model whose next-token distributions are peaked."""
-    params = init_params(KINDS[kind], jax.random.key(0))
+    params = init_params(translation_model(KINDS[kind]), jax.random.key(0))
     return PrefixLM(KINDS[kind]), params | {"embed": params["embed"] * 2.5}
 
 
@@ -85,7 +86,7 @@ def test_causal_it_is_the_language_model_of_the_joined_row_and_full_it_is_not(ki
 @pytest.mark.parametrize("prefix", ["full", "causal"])
 def test_keys_after_their_query_have_buckets_of_their_own_if_the_source_is_seen_whole(prefix: str) -> None:
     config = dataclasses.replace(SIZES, prefix=prefix, positions="t5")
-    params = init_params(config, jax.random.key(0))
+    params = init_params(translation_model(config), jax.random.key(0))
     sides = ([[5, 7, 9, 2]], [[1] * 4], [range(4)]), ([[BOS, 4, 6]], [[1] * 3], [range(3)])
     before = logits(PrefixLM(config), params, *sides)
     table_rh = params["decoder"]["relative_bias"]
@@ -116,7 +117,7 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(tmp_path: Path) -> None:
     model_run = open_run(tmp_path / "run", task=TRANSLATION)
     record, lines = evaluate(model_run, open_sentences("valid", cfg.data.valid), Decoding(2, 0.6, 5))
     assert len(lines) == 8 and 0 <= record["sacrebleu"] <= 100 and 1 < record["perplexity"] < 1_000
-    with pytest.raises(UserError, match="this run's task is prefix_lm; this command is for translation"):
+    with pytest.raises(UserError, match="this run's task is prefix_lm, not translation"):
         open_run(tmp_path / "run")
 
 
@@ -142,7 +143,7 @@ def test_in_chunks_of_queries_it_is_the_same(monkeypatch: pytest.MonkeyPatch, ki
     monkeypatch.setattr(kernels, "CHUNK", 3)
     einsum = dataclasses.replace(KINDS[kind], positions="rope")
     chunked = dataclasses.replace(einsum, attention_impl="chunked")
-    params = init_params(einsum, jax.random.key(0))
+    params = init_params(translation_model(einsum), jax.random.key(0))
     source = ([[5, 7, 2, 9, 2, 0]], [[1, 1, 1, 2, 2, 0]], [[0, 1, 2, 0, 1, 0]])
     target = ([[BOS, 4, 6, 8, BOS, 3, 0]], [[1, 1, 1, 1, 2, 2, 0]], [[0, 1, 2, 3, 0, 1, 0]])
     found, expected = (logits(PrefixLM(config), params, source, target) for config in (chunked, einsum))

@@ -26,13 +26,14 @@ from vaswani.ids import BOS
 from vaswani.infer.evaluate.sentences import open_sentences
 from vaswani.infer.evaluate.translations import evaluate
 from vaswani.infer.runs import open_run
-from vaswani.infer.translate.options import Decoding
 from vaswani.model.baselines import recurrent_translator
 from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig, RecurrentTranslator
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.translation import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.translation import translation_model
 from vaswani.run.sharding import AXES, placed_shapes
 from vaswani.search import state
+from vaswani.search.options import Decoding
 from vaswani.tasks import TRANSLATION
 from vaswani.tasks.config import model_config
 from vaswani.tokens import Tokens
@@ -59,7 +60,7 @@ def tiny(kind):
     def draw(leaf):
         return jnp.asarray(rng.standard_normal(leaf.shape) * KINDS[kind].d_model ** -0.5, jnp.float32)
 
-    params = jax.tree.map(draw, jax.eval_shape(lambda: init_params(KINDS[kind], jax.random.key(0))))
+    params = jax.tree.map(draw, jax.eval_shape(lambda: init_params(translation_model(KINDS[kind]), jax.random.key(0))))
     return RecurrentTranslator(KINDS[kind]), params | {"embed": params["embed"] * 2.5}
 
 
@@ -300,7 +301,7 @@ def test_it_trains_resumes_bit_for_bit_and_is_scored(
     model_run = open_run(tmp_path / "run", task=TRANSLATION)
     record, lines = evaluate(model_run, open_sentences("valid", cfg.data.valid), Decoding(2, 0.6, 5))
     assert len(lines) == 8 and 0 <= record["sacrebleu"] <= 100 and 1 < record["perplexity"] < 1_000
-    with pytest.raises(UserError, match="this run's task is recurrent_translation; this command is for translation"):
+    with pytest.raises(UserError, match="this run's task is recurrent_translation, not translation"):
         open_run(tmp_path / "run")
 
 

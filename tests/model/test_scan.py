@@ -9,7 +9,8 @@ import pytest
 
 from tests import tolerance
 from tests.tiny import TINY, apply_jitted, noise, padded_ids, perturbed, tokens
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 
 DROPOUTS = {"P_drop": 0.2, "P_drop_attention": 0.1, "P_drop_relu": 0.1, "dropout_bits": "hash"}
 
@@ -58,7 +59,7 @@ def test_keeping_products_only_changes_no_number(scan_layers, N):
 @pytest.mark.slow
 def test_a_scan_leaves_parameters_decoding_and_maps_as_they_are():
     scanned = dataclasses.replace(TINY, scan_layers=True)
-    fresh, expected = (init_params(config, jax.random.key(0)) for config in (scanned, TINY))
+    fresh, expected = (init_params(Transformer(config), jax.random.key(0)) for config in (scanned, TINY))
     jax.tree.map(np.testing.assert_array_equal, fresh, expected)
     params, rng = perturbed(TINY), np.random.default_rng(1)
     source, target = (padded_ids(rng, [4, 2], 4, TINY.vocab_size) for _ in range(2))

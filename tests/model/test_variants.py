@@ -21,7 +21,8 @@ from vaswani.model.attention import attention, softmax_one
 from vaswani.model.block import Residual
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.sharding import placed_shapes
 
 SHAW = {"positions": "shaw", "max_distance": 2, "norm": "deep", "activation": "swiglu"}
@@ -92,7 +93,7 @@ def test_beam_search_is_the_plain_one_over_the_uncached_model(changes, monkeypat
 @pytest.mark.parametrize("biases", [False, True])
 def test_parameters_are_sharded(changes, biases):
     config = dataclasses.replace(TINY, **{"vocab_size": 24, "N": 2, "biases": biases, **changes})
-    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    tree = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
     placed = placed_shapes(tree, mesh)  # which refuses a matrix that no rule names
     if changes is SHAW:
@@ -192,7 +193,7 @@ def test_without_residuals_what_a_sublayer_gives_is_all_that_is_left():
 def test_without_norms_there_are_no_parameters_of_norms():
     for norm, count in (("post", 2 * 2 * (2 + 3)), ("none", 0)):
         config = dataclasses.replace(TINY, norm=norm, N=2)
-        shapes = jax.eval_shape(lambda config=config: init_params(config, jax.random.key(0)))
+        shapes = jax.eval_shape(lambda config=config: init_params(Transformer(config), jax.random.key(0)))
         assert sum("norm" in str(path) for path, _ in jax.tree.leaves_with_path(shapes)) == count
 
 
@@ -212,7 +213,7 @@ def test_alpha_and_beta_are_those_of_the_paper():
 def test_initial_values_and_feed_forward_outputs_are_smaller_and_queries_are_not():
     gated = dataclasses.replace(TINY, activation="geglu")
     deep = dataclasses.replace(gated, norm="deep")
-    scaled, plain = (init_params(config, jax.random.key(0)) for config in (deep, gated))
+    scaled, plain = (init_params(Transformer(config), jax.random.key(0)) for config in (deep, gated))
     for stack, cross in (("encoder", False), ("decoder", True)):
         beta = Residual.of(deep, 2, cross).beta
         layer, expected = scaled[stack]["layer_1"], plain[stack]["layer_1"]
@@ -224,9 +225,11 @@ def test_initial_values_and_feed_forward_outputs_are_smaller_and_queries_are_not
 
 
 def test_relative_biases_and_vectors_begin_at_random():
-    biases = init_params(dataclasses.replace(TINY, positions="t5"), jax.random.key(0))["decoder"]["relative_bias"]
+    biases = init_params(Transformer(dataclasses.replace(TINY, positions="t5")), jax.random.key(0))["decoder"][
+        "relative_bias"
+    ]
     assert biases.std() == pytest.approx(TINY.d_model**-0.5, rel=0.3)  # of 64 or more
-    shaw = init_params(dataclasses.replace(TINY, positions="shaw"), jax.random.key(0))
+    shaw = init_params(Transformer(dataclasses.replace(TINY, positions="shaw")), jax.random.key(0))
     attention = shaw["encoder"]["layer_0"]["self_attention"]
     for name in ("relative_k", "relative_v"):
         rows, width = attention[name].shape

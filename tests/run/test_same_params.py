@@ -10,7 +10,8 @@ import pytest
 from tests import tiny
 from vaswani.errors import UserError
 from vaswani.infer.runs import open_run
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run import distributed
 from vaswani.train.warm_start import warm_start
 
@@ -36,6 +37,6 @@ def test_a_run_is_not_evaluated_with_other_parameters_in_each_process(tmp_path: 
 @pytest.mark.usefixtures("other_process")
 def test_a_run_does_not_begin_with_other_parameters_in_each_process(tmp_path: Path) -> None:
     run = tiny.write_run(tmp_path / "run")
-    params = jax.jit(lambda: init_params(tiny.TINY, jax.random.key(0)))()
+    params = jax.jit(lambda: init_params(Transformer(tiny.TINY), jax.random.key(0)))()
     with pytest.raises(UserError, match=r"^--init=.*: the parameters of process 1 differ from process 0's"):
         warm_start(str(run), params, tmp_path)

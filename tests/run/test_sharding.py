@@ -18,7 +18,8 @@ from vaswani.configs.common import default
 from vaswani.errors import UserError
 from vaswani.model import masked_lm, vision
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.model.vision import ImageConfig
 from vaswani.run.sharding import data_mesh, make_mesh, mesh_shape, place_params, placed_shapes
 
@@ -193,7 +194,7 @@ def test_a_matrix_that_no_rule_names_is_an_error(shape: tuple[int, ...]) -> None
 def test_a_bias_is_sharded_as_the_outputs_of_its_matrix_among_the_devices_that_share_them() -> None:
     """Along `tensor`, that is: biases are too small to be sharded along `fsdp`."""
     config = ModelConfig(16, N=1, d_model=8, d_ff=16, h=2, d_k=4, d_v=4, biases=True, mixer="attention")
-    tree = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    tree = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
     mesh = jax.sharding.AbstractMesh((2, 2, 2), ("data", "fsdp", "tensor"))
     specs = {name: leaf.sharding.spec for name, leaf in flatten_dict(placed_shapes(tree, mesh), sep="/").items()}
     biases = [name for name in specs if re.search(r"/b[a-z0-9]$", name)]
@@ -210,13 +211,13 @@ def test_a_bias_is_sharded_as_the_outputs_of_its_matrix_among_the_devices_that_s
 SIZES = ModelConfig(14, N=1, d_model=12, d_ff=16, h=10, d_k=4, d_v=6, max_positions=18, kernel_width=3)
 IMAGE = ImageConfig(height=9, width=9, patch_height=3, patch_width=3, classes=5)
 FAMILIES = {
-    "paper": partial(init_params, SIZES),
-    "untied, learned": partial(init_params, replace(SIZES, tie_embeddings=False, positions="learned")),
-    "t5, biases": partial(init_params, replace(SIZES, positions="t5", biases=True)),
-    "convolution": partial(init_params, replace(SIZES, mixer="convolution")),
-    "masked": partial(masked_lm.init_params, replace(SIZES, positions="learned")),
-    "classes": partial(masked_lm.init_params, SIZES, classes=5),
-    "vision": partial(vision.init_params, replace(SIZES, positions="learned"), IMAGE),
+    "paper": partial(init_params, Transformer(SIZES)),
+    "untied, learned": partial(init_params, Transformer(replace(SIZES, tie_embeddings=False, positions="learned"))),
+    "t5, biases": partial(init_params, Transformer(replace(SIZES, positions="t5", biases=True))),
+    "convolution": partial(init_params, Transformer(replace(SIZES, mixer="convolution"))),
+    "masked": partial(init_params, masked_lm.MaskedLM(replace(SIZES, positions="learned"))),
+    "classes": partial(init_params, masked_lm.MaskedLM(SIZES, classes=5)),
+    "vision": partial(init_params, vision.Vision(replace(SIZES, positions="learned"), IMAGE)),
 }
 
 

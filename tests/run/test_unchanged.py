@@ -96,7 +96,7 @@ def test_an_edited_config_is_refused_with_the_key_unless_accepted(run: Path, cap
     _edit(run, "model", "positions", "none")
     message = (
         r"config\.json has changed since checkpoint 2 was saved: model\.positions is 'sinusoidal' there and 'none' "
-        "here; restore the file, or give --accept_changes if this is meant$"
+        "here; restore the file, or set accept_changes if this is meant$"
     )
     with pytest.raises(UserError, match=message):
         open_run(run, "latest")
@@ -139,7 +139,7 @@ def test_the_commands_have_the_flag(run: Path) -> None:
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}
         done = subprocess.run([*command, *more], input="a\n", capture_output=True, text=True, env=environment)
         assert done.returncode == status, done.stderr
-        assert ("--accept_changes" in done.stderr) == (status == 2)
+        assert ("set accept_changes" in done.stderr) == (status == 2)
 
 
 def test_training_does_not_resume_with_another_config(run: Path) -> None:

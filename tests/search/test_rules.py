@@ -11,11 +11,10 @@ import pytest
 from tests.search.test_search import EXTRA, SOURCE_BS, Oracle, assert_same, penalty, tiny, unpad
 from vaswani.ids import BOS, EOS, PAD, UNK
 from vaswani.infer.translate.spelling import allowed_at
-from vaswani.search.beam import beam_search
-from vaswani.search.diverse import diverse_search
 from vaswani.search.ensemble import Ensemble
+from vaswani.search.options import Decoding
 from vaswani.search.rules import Rules, Spelling, count_phrase_tokens
-from vaswani.search.state import run_search
+from vaswani.search.searches import run_search
 
 ROWS = SOURCE_BS[:3]
 PREFIX_BP = np.array([[9, 4], [7, 0], [0, 0]], np.int32)
@@ -108,7 +107,7 @@ def plain_search(oracle, source, row, rules, beam, alpha, nbest):
 )
 def test_a_search_with_rules_equals_the_definition(model_and_oracle, rules):
     model, params, oracle = model_and_oracle
-    find = jax.jit(functools.partial(run_search(beam_search), model, beam=4, alpha=0.6, extra_length=EXTRA, nbest=2))
+    find = jax.jit(functools.partial(run_search, model, Decoding(4, 0.6, EXTRA, nbest=2)))
     found = find(params, ROWS, rules=rules)
     for row, source in enumerate(ROWS):
         assert_same(found, row, plain_search(oracle, unpad(source), row, rules, 4, 0.6, 2))
@@ -158,10 +157,9 @@ def test_what_a_hypothesis_spells_is_found_by_listing_all(beam):
         return ids[: len(start)] == start and words.startswith(rests[row])
 
     def found_by(search_beam, nbest):
-        options = {"beam": search_beam, "alpha": 0.6, "nbest": nbest, "extra_length": limit - len(source)}
-        return jax.jit(functools.partial(run_search(beam_search), model, **options))(
-            params, np.array([source] * 3, np.int32), rules=rules
-        )
+        decoding = Decoding(search_beam, 0.6, limit - len(source), nbest=nbest)
+        find = jax.jit(functools.partial(run_search, model, decoding))
+        return find(params, np.array([source] * 3, np.int32), rules=rules)
 
     everything = [
         [*words, EOS] for n in range(limit) for words in itertools.product(range(UNK, len(spelled)), repeat=n)
@@ -237,9 +235,9 @@ def test_a_token_may_follow_if_the_rest_can_still_be_spelled(rest):
 def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilities(model_and_oracle):
     model, params, oracle = model_and_oracle
     other_model, other_params = tiny(seed=3, N=2)
-    options = {"beam": 4, "alpha": 0.6, "extra_length": EXTRA, "nbest": 2}
-    search = jax.jit(run_search(beam_search), static_argnums=0, static_argnames=tuple(options))
-    alone, one = search(model, params, ROWS, **options), search(Ensemble((model,)), (params,), ROWS, **options)
+    decoding = Decoding(4, 0.6, EXTRA, nbest=2)
+    search = jax.jit(run_search, static_argnums=(0, 1))
+    alone, one = search(model, decoding, params, ROWS), search(Ensemble((model,)), decoding, (params,), ROWS)
     np.testing.assert_array_equal(one.ids_bmt, alone.ids_bmt)
     np.testing.assert_allclose(one.scores_bm, alone.scores_bm, rtol=1e-6)
     other = Oracle(other_model, other_params, SOURCE_BS.shape[1] + EXTRA)
@@ -249,7 +247,7 @@ def test_an_ensemble_of_one_is_the_model_and_of_two_the_mean_of_log_probabilitie
             mean = (oracle.next(source, prefix) + other.next(source, prefix)) / 2
             return mean - np.log(np.sum(np.exp(mean)))
 
-    found = search(Ensemble((model, other_model)), (params, other_params), jnp.asarray(ROWS), **options)
+    found = search(Ensemble((model, other_model)), decoding, (params, other_params), jnp.asarray(ROWS))
     for row, source in enumerate(ROWS):
         assert_same(found, row, plain_search(Mean(), unpad(source), row, Rules(), 4, 0.6, 2))
 
@@ -290,21 +288,14 @@ def plain_diverse_search(oracle, source, beam, alpha, groups, diversity, kind, s
 )
 def test_diverse_search_equals_the_definition_and_its_outputs_differ(model_and_oracle, diversity, kind, stopping):
     model, params, oracle = model_and_oracle
-    options = {"beam": 6, "alpha": 0.6, "extra_length": EXTRA, "groups": 3, "penalty": kind, "stopping": stopping}
-    find = functools.partial(run_search(diverse_search), model, **options)
-    found = jax.jit(functools.partial(find, diversity=diversity))(params, ROWS)
+    options = {"groups": 3, "length_penalty": kind, "stopping": stopping, "diversity": diversity}
+    found = jax.jit(functools.partial(run_search, model, Decoding(6, 0.6, EXTRA, **options)))(params, ROWS)
     counts = []
     for row, source in enumerate(ROWS):
         expected = plain_diverse_search(oracle, unpad(source), 6, 0.6, 3, diversity, kind, stopping)
         assert_same(found, row, expected)
         counts.append(len(expected))
     assert (max(counts) == 2) == (diversity == 0), "without a penalty all groups find the same"
-
-
-def test_groups_that_do_not_divide_the_beam_are_refused(model_and_oracle):
-    model, params, _ = model_and_oracle
-    with pytest.raises(ValueError, match="groups is 4; it must divide the beam of 6"):
-        diverse_search(model, params, jnp.asarray(ROWS), beam=6, alpha=0.6, extra_length=EXTRA, groups=4, diversity=1.0)
 
 
 def test_an_output_may_end_as_soon_as_it_has_its_least_length() -> None:

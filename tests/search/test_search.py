@@ -11,18 +11,21 @@ import numpy as np
 import pytest
 
 from tests.slow import slow_but
+from vaswani.errors import UserError
 from vaswani.ids import BOS, EOS, PAD
 from vaswani.infer.translate import stages
 from vaswani.model.config import ModelConfig
 from vaswani.model.decoding import translation_limits
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.search import state
 from vaswani.search.beam import beam_search, length_penalty
-from vaswani.search.diverse import diverse_search
 from vaswani.search.ensemble import model_or_ensemble
-from vaswani.search.sampling import sample, truncate
+from vaswani.search.options import Decoding, Sampling
+from vaswani.search.sampling import truncate
 from vaswani.search.scoring import forced_log_probs
-from vaswani.search.state import Hypotheses, keep_best, run_search
+from vaswani.search.searches import run_search
+from vaswani.search.state import Hypotheses, keep_best
 from vaswani.tokens import Tokens
 
 SOURCE_BS = np.array(
@@ -36,13 +39,13 @@ def tiny(seed=0, vocab_size=12, sharpness=2.5, **fields):
     """A random model whose next-token distributions are peaked, and all different."""
     sizes = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8} | fields
     model = Transformer(ModelConfig(vocab_size, **sizes))
-    params = init_params(model.config, jax.random.key(seed))
+    params = init_params(model, jax.random.key(seed))
     *_, table = model.config.tables
     return model, params | {table: params[table] * sharpness}
 
 
 def searcher(model, **options):
-    return jax.jit(functools.partial(run_search(beam_search), model, **options))
+    return jax.jit(functools.partial(run_search, model, Decoding(**options)))
 
 
 class Oracle:
@@ -204,7 +207,7 @@ def test_equals_exhaustive_search_where_the_beam_holds_every_hypothesis(vocab_si
             everything.append((log_prob / penalty(len(ids), alpha, kind), log_prob, ids))
     everything.sort(key=lambda hypothesis: -hypothesis[0])
     beam = len(everything)
-    options = {"beam": beam, "alpha": alpha, "penalty": kind, "nbest": beam}
+    options = {"beam": beam, "alpha": alpha, "length_penalty": kind, "nbest": beam}
     find = searcher(model, extra_length=limit - len(source), **options)
     assert_same(find(params, np.array([source], np.int32)), 0, everything)
 
@@ -254,14 +257,14 @@ def test_the_host_runs_the_same_search_and_only_the_stages_that_it_needs(monkeyp
     options = {"beam": 3, "alpha": 0.6, "extra_length": EXTRA, "nbest": 3}
     whole_found = searcher(model, **options)(params, SOURCE_BS)
     before = stages._stage._cache_size()
-    found = stages.find(beam_search, model, options, params, inputs_bs=SOURCE_BS)
+    found = stages.find(model, Decoding(**options), params, inputs_bs=SOURCE_BS)
     for field, expected in zip(found, whole_found, strict=True):
         # Other programs may round a sum of log-probabilities otherwise: a unit in the last place for each token.
         np.testing.assert_allclose(field, expected, rtol=1e-6 if field.dtype == np.float32 else 0)
     assert stages._stage._cache_size() - before == 2, "of 8 and 10 steps"
     brief = params | {"embed": params["embed"].at[EOS].mul(20.0)}
     before = stages._stage._cache_size()
-    found = stages.find(beam_search, model, options | {"beam": 1, "nbest": 1}, brief, inputs_bs=SOURCE_BS)
+    found = stages.find(model, Decoding(**options | {"beam": 1, "nbest": 1}), brief, inputs_bs=SOURCE_BS)
     assert int(np.max(found.lengths_bm)) <= 4 and stages._stage._cache_size() - before == 1
 
 
@@ -275,14 +278,11 @@ def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch
     inputs_bs[:, :2] = [5, EOS]
     inputs_bs[[3, 17, 18, 39]] = [4, 4, 10, 11, 6, EOS]
     arrays = {"inputs_bs": jnp.asarray(inputs_bs)}
-    options = {"beam": 4, "alpha": 0.6, "extra_length": 0}
-    kind = beam_search
-    if search == "groups":
-        kind, options = diverse_search, options | {"groups": 2, "diversity": 0.5}
+    decoding = Decoding(beam=4, alpha=0.6, extra_length=0, groups=2 if search == "groups" else 1)
     if search == "samples":
-        kind, options = sample, {"samples": 3, "extra_length": 0}
+        decoding = Decoding(nbest=3, sampling=Sampling(), extra_length=0)
         arrays["keys_b"] = jax.random.split(jax.random.key(0), 40)
-    whole = jax.jit(functools.partial(run_search(kind), model, **options))(params, **arrays)
+    whole = jax.jit(functools.partial(run_search, model, decoding))(params, **arrays)
     for_next_stage = stages._for_next_stage
     shrunk = []
 
@@ -291,7 +291,7 @@ def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch
         return for_next_stage(arrays, before, alive_b, rows, end)
 
     monkeypatch.setattr(stages, "_for_next_stage", spy)
-    found = stages.find(kind, model, options, params, **arrays)
+    found = stages.find(model, decoding, params, **arrays)
     assert shrunk == [(40, 2, 10, 6)], "before the first four steps are done, with room for all there can be"
     assert np.max(found.lengths_bm[3]) > 2
     for field, expected in zip(found, whole, strict=True):
@@ -302,8 +302,7 @@ def test_rows_that_have_ended_leave_the_batch_and_keep_their_results(monkeypatch
 def test_rows_change_their_place_only_where_others_leave(rows, chosen):
     model, params = tiny()
     inputs_bs = jnp.asarray(SOURCE_BS[:4])
-    options = {"beam": 2, "alpha": 0.6, "extra_length": 0}
-    before = beam_search(model, params, inputs_bs, **options).start()
+    before = beam_search(model, Decoding(beam=2, alpha=0.6, extra_length=0), params, inputs_bs).start()
     alive_b = jnp.array([False, True, False, True])
     arrays, after, chosen_r = stages._for_next_stage({"inputs_bs": inputs_bs}, before, alive_b, rows, 30)
     np.testing.assert_array_equal(chosen_r, chosen)
@@ -371,22 +370,30 @@ def test_length_penalty_is_the_gnmt_formula():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 2, "alpha": -0.5, "extra_length": 4}, "alpha is -0.5"),
-        ({"beam": 2, "alpha": 0.5, "extra_length": 4, "nbest": 3}, r"nbest is 3; it must be in 1\.\.2"),
-        ({"beam": 2, "alpha": 0.5, "extra_length": -6}, "extra_length is -6"),
+        ({"alpha": -0.5}, "alpha is -0.5; it must be from 0 to 10"),
+        ({"alpha": math.nan}, "alpha is nan; it must be from 0 to 10"),
+        ({"beam": 2, "nbest": 3}, "nbest is 3, more than the beam of 2"),
+        ({"beam": 0}, "beam is 0; it must be from 1 to 1000"),
+        ({"nbest": 2000, "sampling": Sampling()}, "nbest is 2000; it must be from 1 to 1000"),
+        ({"extra_length": -6}, "extra_length is -6; it must be from 0 to 10000"),
+        ({"stopping": "early"}, "stopping is 'early'; it must be one of exact, full"),
+        ({"beam": 6, "groups": 4}, "groups is 4: beam must be 8 or more"),
+        ({"beam": 9, "groups": 4}, "groups is 4; it must divide the beam of 9"),
+        ({"diversity": -1.0}, "diversity is -1.0; it must be from 0 to 100"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
-    model, params = tiny()
-    with pytest.raises(ValueError, match=message):
-        beam_search(model, params, jnp.array(SOURCE_BS), **options)
+    with pytest.raises(UserError, match=f"^{message}"):
+        Decoding(**options)
 
 
 # Sampling.
 
 
-def sampler(model, **options):
-    return jax.jit(functools.partial(run_search(sample), model, extra_length=EXTRA, **options))
+def sampler(model, samples, **options):
+    decoding = Decoding(nbest=samples, sampling=Sampling(**options), extra_length=EXTRA)
+    find = jax.jit(functools.partial(run_search, model, decoding))
+    return lambda params, inputs_bs, keys_b: find(params, inputs_bs, keys_b=keys_b)
 
 
 @pytest.mark.slow
@@ -474,19 +481,22 @@ def test_top_k_and_top_p_keep_what_they_say():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"samples": 0}, "samples is 0; it must be at least 1"),
-        ({"samples": 1, "temperature": 0.0}, "temperature is 0.0; it must be above 0 (beam 1 is the limit at 0)"),
-        ({"samples": 1, "top_k": -1}, "top_k is -1; it must be at least 0, where 0 keeps every token"),
-        ({"samples": 1, "top_p": 0.0}, "top_p is 0.0; it must be above 0 and at most 1"),
-        ({"samples": 1, "top_p": 1.5}, "top_p is 1.5; it must be above 0 and at most 1"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be from 1e-06 to 1000000.0"),
+        ({"top_p": math.nan}, "top_p is nan; it must be from 1e-06 to 1"),
+        ({"top_k": -1}, "top_k is -1; it must be from 0 to 2147483647"),
+        ({"top_p": 0.0}, "top_p is 0.0; it must be from 1e-06 to 1"),
+        ({"top_p": 1.5}, "top_p is 1.5; it must be from 1e-06 to 1"),
     ],
 )
 def test_sampling_options_out_of_range_are_refused(wrong, message):
-    model, params = tiny()
-    keys_b = jax.random.split(jax.random.key(0), 5)
-    with pytest.raises(ValueError) as refused:
-        sample(model, params, jnp.array(SOURCE_BS), keys_b, extra_length=EXTRA, **wrong)
+    with pytest.raises(UserError) as refused:
+        Sampling(**wrong)
     assert str(refused.value) == message
+
+
+def test_samples_of_another_seed_are_drawn_by_the_same_compiled_search():
+    assert hash(Decoding(sampling=Sampling(1))) == hash(Decoding(sampling=Sampling(2)))
+    assert Sampling(1) == Sampling(2) != Sampling(1, temperature=2.0)
 
 
 class Countdown:
@@ -525,7 +535,7 @@ def test_a_short_hypothesis_does_not_end_the_search_while_a_long_one_can_still_b
     tiny = 1e-6
     first, later, last = [tiny, tiny, 0.6, 0.3, 0.1], [tiny, tiny, tiny, 1.0, tiny], [tiny, tiny, 1.0, tiny, tiny]
     model = Countdown([first, *[later] * 7, last])
-    found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), beam=2, alpha=alpha, extra_length=0)
+    found = run_search(model, Decoding(beam=2, alpha=alpha, extra_length=0), {}, jnp.ones((1, 3), jnp.int32))
     assert int(found.lengths_bm[0, 0]) == length
 
 
@@ -536,8 +546,8 @@ def test_full_stopping_misses_a_longer_hypothesis_that_would_win():
     model = Countdown([early, early, *[later] * 6, last])
     lengths = {}
     for stopping in ("exact", "full"):
-        options = {"beam": 2, "alpha": 2.0, "extra_length": 0, "nbest": 2, "stopping": stopping}
-        found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), **options)
+        decoding = Decoding(beam=2, alpha=2.0, extra_length=0, nbest=2, stopping=stopping)
+        found = run_search(model, decoding, {}, jnp.ones((1, 3), jnp.int32))
         lengths[stopping] = found.lengths_bm[0].tolist()
     assert lengths == {"exact": [9, 9], "full": [1, 2]}
 
@@ -548,8 +558,8 @@ def test_with_full_stopping_an_end_that_is_not_among_the_most_probable_does_not_
     model = Countdown([[tiny, tiny, 0.2, 0.5, 0.3], [tiny, tiny, 0.3, 0.35, 0.35], [tiny, tiny, 1.0, tiny, tiny]])
     lengths = {}
     for stopping in ("exact", "full"):
-        options = {"beam": 2, "alpha": 0.0, "extra_length": 0, "stopping": stopping}
-        found = run_search(beam_search)(model, None, jnp.ones((1, 3), jnp.int32), **options)
+        decoding = Decoding(beam=2, alpha=0.0, extra_length=0, stopping=stopping)
+        found = run_search(model, decoding, {}, jnp.ones((1, 3), jnp.int32))
         lengths[stopping] = int(found.lengths_bm[0, 0])
     assert lengths == {"exact": 1, "full": 3}
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests import tiny
 from vaswani.configs.common import default
+from vaswani.data.row_lengths import check_positions
 from vaswani.errors import UserError
-from vaswani.tasks.texts import check_positions
 from vaswani.train import loop
 
 

@@ -27,7 +27,8 @@ from vaswani.ids import EOS, PAD
 from vaswani.infer.evaluate import predictions as evaluation
 from vaswani.infer.runs import Run, open_run
 from vaswani.infer.texts.blanks import fill, fill_stream, masked
-from vaswani.model.masked_lm import MaskedLM, init_params
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.parameters import init_params
 from vaswani.run.records import read_metrics
 from vaswani.run.sharding import make_mesh
 from vaswani.tasks.masked_lm import objective
@@ -208,7 +209,7 @@ def test_blanks_are_filled(trained: Run) -> None:
 
 
 def test_no_blank_is_filled_with_part_of_a_character(trained: Run) -> None:
-    untrained = init_params(trained.model_config, jax.random.key(0))  # most of its subwords are bytes
+    untrained = init_params(MaskedLM(trained.model_config), jax.random.key(0))  # most of its subwords are bytes
     filled = [fill(trained, untrained, f"{'___ ' * number}be") for number in range(1, 6)]
     assert not any("\ufffd" in line for line in filled), filled
 

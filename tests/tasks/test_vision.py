@@ -26,7 +26,8 @@ from vaswani.infer.attention.patches import draw, patch_weights
 from vaswani.infer.evaluate import predictions as evaluation
 from vaswani.infer.runs import Run, open_run
 from vaswani.model.config import ModelConfig
-from vaswani.model.vision import ImageConfig, Vision, init_params, patches
+from vaswani.model.parameters import init_params
+from vaswani.model.vision import ImageConfig, Vision, patches
 from vaswani.run.folder import as_json, record_launch
 from vaswani.run.sharding import make_mesh
 from vaswani.run.unchanged import has_same_content
@@ -186,7 +187,7 @@ def test_without_positions_the_order_of_patches_does_not_matter(pooling: str) ->
     turned_byx = np.concatenate([images_byx[:, 2:], images_byx[:, :2]], axis=1)
     for positions, matters in (("none", False), ("learned", True)):
         config = dataclasses.replace(SIZES, positions=positions)
-        fresh = init_params(config, image, jax.random.key(0))
+        fresh = init_params(Vision(config, image), jax.random.key(0))
         params = jax.tree.map(lambda leaf: leaf + 0.3 * rng.standard_normal(leaf.shape).astype(np.float32), fresh)
         one, other = (
             Vision(config, image).apply({"params": params}, jnp.asarray(x_byx), jnp.ones(2, jnp.int32))[0]

@@ -18,7 +18,8 @@ from vaswani.data.batching import Batch
 from vaswani.model.baselines.recurrent_translator import CELLS, RecurrentConfig
 from vaswani.model.config import ModelConfig
 from vaswani.model.parameter_count import parameter_count
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 from vaswani.train.aot.flops import forward_flops, recomputed_flops, update_flops
@@ -91,7 +92,7 @@ def test_the_count_is_that_of_every_product_in_the_train_step(variant: str) -> N
 )
 def test_the_count_of_every_mixer_is_that_of_the_products_in_the_forward_pass(changes: dict) -> None:
     config = dataclasses.replace(TINY, P_drop=0.0, **changes)
-    params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    params = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
     rows = [Tokens(*[jax.ShapeDtypeStruct((3, length), jnp.int32)] * 3) for length in (5, 7)]
     traced = jax.make_jaxpr(lambda params, *rows: Transformer(config).apply({"params": params}, *rows))(params, *rows)
     needed, _ = dce_jaxpr(traced.jaxpr, [True])  # without the weights, which nobody asks for
@@ -116,7 +117,7 @@ def test_the_count_of_recurrent_translators_is_that_of_the_products_in_the_train
 def test_relative_vectors_count_without_finding_them() -> None:
     """A product with a one-hot array finds the vectors' logits, and another their weights, for each head and pair."""
     config = dataclasses.replace(TINY, P_drop=0.0, positions="shaw", max_distance=4)
-    params = jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+    params = jax.eval_shape(lambda: init_params(Transformer(config), jax.random.key(0)))
     rows = [Tokens(*[jax.ShapeDtypeStruct((3, length), jnp.int32)] * 3) for length in (5, 7)]
     traced = jax.make_jaxpr(lambda params, *rows: Transformer(config).apply({"params": params}, *rows))(params, *rows)
     finding = config.N * 2 * 2 * 3 * config.h * 9 * (5 * 5 + 7 * 7)

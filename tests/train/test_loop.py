@@ -20,7 +20,8 @@ from vaswani.errors import UserError
 from vaswani.infer.inspect import summary
 from vaswani.infer.runs import open_run
 from vaswani.model.noise import Noise
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run import saved
 from vaswani.run.checkpoint import load_params
 from vaswani.run.sharding import make_mesh
@@ -348,7 +349,7 @@ def test_the_first_update_is_the_one_that_the_config_describes(tmp_path: Path) -
     source, target, labels_bt = first_batch()
     model = model_config(cfg, cfg.data.vocab_size)
     init_key, dropout_key = jax.random.split(jax.random.key(3))
-    begun = init_params(model, init_key)
+    begun = init_params(Transformer(model), init_key)
     noise = Noise(jax.random.fold_in(dropout_key, 0), jnp.arange(len(labels_bt)))
     weights_bt = jnp.asarray(labels_bt != 0, jnp.float32)
 

@@ -21,7 +21,8 @@ from vaswani.data.batching import Batch
 from vaswani.errors import UserError
 from vaswani.ids import BOS
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.checkpoint import load_params
 from vaswani.run.records import read_metrics
 from vaswani.tasks import MODULES
@@ -162,7 +163,9 @@ def flat(tree: Any) -> dict[str, Any]:
 
 
 def test_at_the_base_it_begins_as_the_standard_model_does() -> None:
-    begun, expected = (flat(init_params(model(BASE, kind, {}), jax.random.key(3))) for kind in ("mup", "standard"))
+    begun, expected = (
+        flat(init_params(Transformer(model(BASE, kind, {})), jax.random.key(3))) for kind in ("mup", "standard")
+    )
     assert begun.keys() == expected.keys()
     for name in expected:
         np.testing.assert_array_equal(begun[name], expected[name], err_msg=name)
@@ -172,7 +175,7 @@ def test_a_model_four_times_as_wide_begins_with_a_quarter_of_the_softmaxs_values
     None
 ):
     kinds = ("mup", "standard")
-    begun, expected = (flat(init_params(model(4 * BASE, kind, {}), jax.random.key(3))) for kind in kinds)
+    begun, expected = (flat(init_params(Transformer(model(4 * BASE, kind, {})), jax.random.key(3))) for kind in kinds)
     np.testing.assert_allclose(begun.pop("softmax"), expected.pop("softmax") / 2, rtol=1e-6)  # a quarter of the base's
     for name in expected:
         np.testing.assert_array_equal(begun[name], expected[name], err_msg=name)
@@ -190,8 +193,10 @@ def updated(config: ModelConfig, params: dict) -> dict:
 
 
 def test_at_the_base_updates_are_those_of_the_standard_model() -> None:
-    found = updated(model(BASE, "mup", {}), init_params(model(BASE, "mup", {}), jax.random.key(3)))
-    expected = updated(model(BASE, "standard", {}), init_params(model(BASE, "standard", {}), jax.random.key(3)))
+    found = updated(model(BASE, "mup", {}), init_params(Transformer(model(BASE, "mup", {})), jax.random.key(3)))
+    expected = updated(
+        model(BASE, "standard", {}), init_params(Transformer(model(BASE, "standard", {})), jax.random.key(3))
+    )
     for name in expected:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
@@ -201,7 +206,7 @@ def test_a_standard_model_is_its_own_base_and_its_updates_are_plain_adams(width:
     config = model(width, "standard", {})
     assert config.base_width == width
     tx = optimizer(default().optim, config.base_width, 3, config.d_model / config.base_width)
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     gradient = jax.tree.map(jnp.cos, params)
     rate = width**-0.5 * 4_000**-1.5
     plain = optax.adam(lambda done: jnp.float32(rate) * (done + 1), 0.9, 0.98, 1e-9)
@@ -213,7 +218,7 @@ def test_a_standard_model_is_its_own_base_and_its_updates_are_plain_adams(width:
 
 def test_the_first_update_of_a_model_four_times_as_wide_has_the_rates_of_table_3() -> None:
     config = model(4 * BASE, "mup", MODERN)
-    params = init_params(config, jax.random.key(0))
+    params = init_params(Transformer(config), jax.random.key(0))
     tx = optimizer(default().optim, config.base_width, 3, config.d_model / config.base_width)
     updates, _ = tx.update(jax.tree.map(jnp.ones_like, params), tx.init(params))
     base_rate = BASE**-0.5 * 4_000**-1.5
@@ -241,13 +246,13 @@ def test_the_average_of_parameters_is_of_those_that_there_are() -> None:
 
 @pytest.mark.parametrize("changes", [{}, MODERN, {"norm": "deep", "activation": "geglu", "share_layers": True}])
 def test_a_rule_names_every_parameter(changes: dict[str, Any]) -> None:
-    shapes = jax.eval_shape(lambda: init_params(model(BASE, "mup", changes), jax.random.key(0)))
+    shapes = jax.eval_shape(lambda: init_params(Transformer(model(BASE, "mup", changes)), jax.random.key(0)))
     for name in flat(shapes):
         power(name)  # raises where none does
 
 
 def test_every_rule_names_a_parameter() -> None:
-    shapes = jax.eval_shape(lambda: init_params(model(BASE, "mup", MODERN), jax.random.key(0)))
+    shapes = jax.eval_shape(lambda: init_params(Transformer(model(BASE, "mup", MODERN)), jax.random.key(0)))
     names = set(flat(shapes))
     for pattern, _ in RULES:
         matched = {name for name in names if re.search(pattern, name)}

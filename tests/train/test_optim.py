@@ -10,7 +10,8 @@ from ml_collections import ConfigDict
 
 from vaswani.configs.common import default
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.train.optim import learning_rate, optimizer
 
 PARAMS = {"w1": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "b1": np.ones(3, np.float32)}
@@ -114,7 +115,7 @@ def test_clipping_bounds_the_global_norm() -> None:
 def test_biases_and_norms_do_not_decay() -> None:
     """With gradients of zero, AdamW's updates are its decay alone."""
     model = ModelConfig(8, N=1, d_model=4, d_ff=8, h=2, d_k=2, d_v=2, biases=True)
-    params = jax.tree.map(jnp.ones_like, init_params(model, jax.random.key(0)))
+    params = jax.tree.map(jnp.ones_like, init_params(Transformer(model), jax.random.key(0)))
     tx = optimizer(config(name="adamw", weight_decay=0.1), d_model=4, steps=1)
     updates, _ = tx.update(jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
     decays = {path[-1]: bool(np.any(update)) for path, update in flatten_dict(updates).items()}

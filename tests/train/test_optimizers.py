@@ -17,8 +17,10 @@ from ml_collections import ConfigDict
 from tests import tiny
 from vaswani.configs.common import default
 from vaswani.errors import UserError
-from vaswani.model import masked_lm, transformer
 from vaswani.model.config import ModelConfig
+from vaswani.model.masked_lm import MaskedLM
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run import saved
 from vaswani.run.checkpoint import load_params
 from vaswani.run.sharding import placed_shapes
@@ -231,8 +233,8 @@ def test_adafactor_factors_arrays_of_two_long_axes_alone_and_says_so() -> None:
 @pytest.mark.parametrize("mixer", ["attention", "convolution", "recurrent"])
 def test_muon_takes_every_hidden_matrix_whatever_the_mixer_and_the_family(mixer: str) -> None:
     model = ModelConfig(8, N=1, d_model=4, d_ff=8, h=2, d_k=2, d_v=2, biases=True, mixer=mixer)
-    for family in (transformer, masked_lm):
-        params = jax.eval_shape(partial(family.init_params, model), jax.random.key(0))
+    for family in (Transformer, MaskedLM):
+        params = jax.eval_shape(partial(init_params, family(model)), jax.random.key(0))
         axes = flatten_dict(optim._hidden_matrices(params))
         for path, leaf in flatten_dict(params).items():
             is_hidden = len(leaf.shape) > 1 and path[-1] not in ("embed", "bq", "bk", "bv")

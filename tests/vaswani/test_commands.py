@@ -375,7 +375,7 @@ def test_text_without_a_translation_is_explained(capsys: pytest.CaptureFixture[s
     notes = capsys.readouterr().err.splitlines()
     assert notes[0].startswith("note: line 1: the translation is empty: the model's best output is to end at once")
     assert notes[1].startswith("note: line 3: ") and len(notes) == 6
-    assert "11 lines, 10 of them text without a translation" in notes[-1]
+    assert "11 lines, 10 texts without a translation" in notes[-1]
 
 
 def test_cells_without_a_translation_are_explained_by_their_lines(capsys: pytest.CaptureFixture[str]) -> None:

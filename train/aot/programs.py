@@ -23,16 +23,16 @@ from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from vaswani.data.batching import Batch
-from vaswani.data.pipeline import check_lengths, row_lengths
 from vaswani.data.plans import rows_per_batch
+from vaswani.data.row_lengths import check_lengths, row_lengths
 from vaswani.errors import UserError, one_line, pip_install
-from vaswani.infer.translate.options import full_batch
+from vaswani.infer.translate.options import full_batch, make_decoding
 from vaswani.machine import most_allowed
 from vaswani.model.config import ModelConfig
-from vaswani.model.transformer import Transformer, init_params
+from vaswani.model.parameters import init_params
+from vaswani.model.transformer import Transformer
 from vaswani.run.sharding import AXES, ROWS, make_mesh, mesh_shape, placed_shapes, row_parts, shardings
-from vaswani.search.beam import beam_search
-from vaswani.search.state import run_search
+from vaswani.search.searches import run_search
 from vaswani.tasks.translation import objective
 from vaswani.tokens import Tokens
 from vaswani.train import cpu_matmuls
@@ -205,17 +205,10 @@ def search_program(cfg: ConfigDict, config: ModelConfig, mesh: Mesh) -> dict[str
     length = min(SEARCH_LENGTH, config.limit or SEARCH_LENGTH)
     rows = full_batch(mesh.devices.flat[0].platform, cfg.decode.beam) // length
     rows += -rows % row_parts(mesh)
-    abstract_params = jax.eval_shape(partial(init_params, config), jax.random.key(0))
+    abstract_params = jax.eval_shape(partial(init_params, Transformer(config)), jax.random.key(0))
     params = placed_shapes(abstract_params, mesh)
     source_bs = jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=NamedSharding(mesh, ROWS))
-    options = {
-        "beam": cfg.decode.beam,
-        "alpha": cfg.decode.alpha,
-        "penalty": cfg.decode.length_penalty,
-        "stopping": cfg.decode.stopping,
-        "extra_length": cfg.decode.extra_length,
-    }
-    search = jax.jit(partial(run_search(beam_search), Transformer(config), **options))
+    search = jax.jit(partial(run_search, Transformer(config), make_decoding(cfg.decode)))
     with jax.set_mesh(mesh), gpus.cudnn_for(mesh.devices.flat[0]):
         compiled = _compile(search.lower(params, source_bs))
     counted = as_facts(counts(compiled, mesh), mesh)

@@ -14,8 +14,8 @@ from lab.benchmarks.cost.sizes import Growth, Size
 from lab.benchmarks.decoding import problem
 from vaswani.data.batching import TextBatch, random_batch
 from vaswani.model.transformer import Transformer
-from vaswani.search.beam import beam_search
-from vaswani.search.state import run_search
+from vaswani.search.options import Decoding
+from vaswani.search.searches import run_search
 from vaswani.tasks import language_model
 from vaswani.train.aot.flops import update_flops
 
@@ -44,8 +44,7 @@ def update(size: Size) -> Program:
 def search(size: Size) -> Program:
     """Returns a beam search for sentences that never end by themselves: it writes `size.length` tokens and an EOS."""
     params, source_bs = problem(size.config, size.rows, size.length)
-    options = {"beam": size.beam, "alpha": 0.6, "extra_length": 1}
-    jitted = jax.jit(partial(run_search(beam_search), Transformer(size.config), **options))
+    jitted = jax.jit(partial(run_search, Transformer(size.config), Decoding(size.beam, extra_length=1)))
     compiled = jitted.lower(params, source_bs).compile()
     needs: Any = compiled.memory_analysis()
     memory = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes

@@ -10,6 +10,7 @@ verdict on such a run, and the same command without this flag goes on with it.
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import jax
 import numpy as np
 from absl import flags
 from jax.sharding import SingleDeviceSharding
+from jaxtyping import PRNGKeyArray
 from ml_collections import ConfigDict
 
 from lab.studies.public_logs import parts, text
@@ -33,8 +35,8 @@ from vaswani.run.checkpoint import Checkpoints
 from vaswani.run.folder import as_json, open_folder, record_launch
 from vaswani.run.parameters import count_parameters
 from vaswani.run.records import read_launches
-from vaswani.search.beam import beam_search
-from vaswani.search.state import run_search
+from vaswani.search.options import Decoding
+from vaswani.search.searches import run_search
 from vaswani.tasks.config import model_config
 from vaswani.tasks.loss import Loss
 from vaswani.tasks.task import Objective
@@ -66,12 +68,23 @@ def manifests(cfg: ConfigDict) -> dict[str, dict]:
     return {split: {"sha256": {"corpus": open_corpus(cfg.data[split]).fingerprint}} for split in SPLITS}
 
 
+@dataclass(frozen=True)
+class PublishedObjective(Objective):
+    """The published model, which begins with its own initial values, and its loss."""
+
+    log: Log = field(kw_only=True)
+
+    def init(self, key: PRNGKeyArray) -> dict:
+        """Returns new parameters."""
+        return parts.init_params(self.log, self.model.config, key)
+
+
 def objective_of(log: Log, cfg: ConfigDict, corpus: Corpus) -> Objective:
     """Returns the published model with its initial values, and its loss."""
     tokenizer = corpus.tokenizer
     config = model_config(cfg, tokenizer.vocab_size, tokenizer.source_vocab_size)
-    init = partial(parts.init_params, log, config)
-    return Objective(parts.model_of(log, config), init, make_example, cfg.loss.eps_ls, cfg.loss.chunk)
+    model = parts.model_of(log, config)
+    return PublishedObjective(model, make_example, cfg.loss.eps_ls, cfg.loss.chunk, log=log)
 
 
 def batch_means(losses: Sequence[Loss]) -> float:
@@ -147,7 +160,7 @@ def train(log: Log, cfg: ConfigDict, workdir: Path, epochs: int) -> dict[str, An
 
 def bleu(objective: Objective, params: dict, corpus: Corpus) -> float:
     """Returns BLEU of the greedy translations of the test sentences, as they are, with unknown words as <unk>."""
-    search = jax.jit(partial(run_search(beam_search), objective.model, beam=1, alpha=0.0, extra_length=0))
+    search = jax.jit(partial(run_search, objective.model, Decoding(beam=1, alpha=0.0, extra_length=0)))
     sources = [source for source, _ in corpus.test.records]
     width = max(map(len, sources))
     hypotheses: list[str] = []
