@@ -200,7 +200,7 @@ def test_what_is_drawn_are_the_models_numbers(browser: Browser, file: Path) -> N
     bars = browser.value(
         "[...document.querySelectorAll('.sure i:not(.rival)')].map(one => parseFloat(one.style.width))"
     )
-    np.testing.assert_allclose(browser.value(bars), 52 * np.array(shares), atol=1e-3)
+    np.testing.assert_allclose(bars, 52 * np.array(shares), atol=1e-3)
 
 
 def test_the_keyboard_alone_goes_through_all_of_it(browser: Browser, file: Path) -> None:
