@@ -42,14 +42,15 @@ def about(model_run: Run, path: Path | None = None) -> dict[str, Any]:
 
 def describe(model_run: Run, pairs: int, corpus: str) -> list[tuple[str, str]]:
     """Returns what the model is, what it was trained on, and how good it is: texts, each with its HTML element."""
-    millions = count_parameters(model_run.params) / 1e6
+    parameters = count_parameters(model_run.params)
+    size = f"{parameters / 1e6:.3g} million" if parameters >= 1e6 else f"{parameters:,}"
     is_grammar = model_run.config.data.train.startswith("grammar:")
     text = " that a small grammar made" if is_grammar else f" of {corpus}" if corpus else ""
     parts = [
         ("span", "The model of "),
         ("i", "Attention Is All You Need"),
         ("span", ", small enough for a page: "),
-        ("b", f"{millions:.3g} million parameters"),
+        ("b", f"{size} parameters"),
         ("span", ", trained on "),
         ("b", f"{pairs:,} sentence pairs" if pairs else "sentence pairs"),
         ("span", text),

@@ -180,11 +180,10 @@ def as_json(model_run: Run, source: str = "", examples: Path | None = None) -> d
     config: ModelConfig = model_run.model_config
     decode = model_run.config.decode
     told = about(model_run, examples)
-    sources = [example["source"] for example in told["examples"]]
-    difference = largest_difference(model_run, rounded(model_run.params), sources)
+    sources = [source] if source else [example["source"] for example in told["examples"]]
     return {
-        "source": source or next(iter(sources), ""),
-        "about": told | {"numbers": about_numbers(model_run, difference)},
+        "source": next(iter(sources), ""),
+        "about": told | {"numbers": about_numbers(model_run, sources)},
         "words": corpus_words(model_run.config.data.train),
         "measured": measured_roles(model_run),
         "config": {field: getattr(config, field) for field in FIELDS},
@@ -194,13 +193,15 @@ def as_json(model_run: Run, source: str = "", examples: Path | None = None) -> d
     }
 
 
-def about_numbers(model_run: Run, difference: float) -> str:
-    """Returns what the page says of its numbers; a log-probability of the examples differs by up to `difference`."""
-    close = f"rounded to 16 bits, by which no log-probability in the examples differs by more than {difference:.2g}"
-    text = f"Everything on this page is computed in it, with the parameters of step {model_run.step}, "
-    text += f"{close if difference else 'exactly the run’s'}."
+def about_numbers(model_run: Run, sources: Sequence[str]) -> str:
+    """Returns what the page says of its numbers, and how much rounding changes them in translations of `sources`."""
+    difference = largest_difference(model_run, rounded(model_run.params), sources)
+    told = "rounded to 16 bits" if difference or not sources else "exactly the run’s"
+    if difference:
+        told += f", by which no log-probability in the examples differs by more than {difference:.2g}"
+    text = f"Everything on this page is computed in it, with the parameters of step {model_run.step}, {told}."
     smoothing = model_run.config.loss.eps_ls
-    if smoothing:
+    if smoothing and model_run.config.data.train:
         text += f" Even a sure word has some {1 - smoothing:.0%}: label smoothing of {smoothing:g} taught the model to "
         text += "keep the rest back."
     return text

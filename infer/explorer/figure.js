@@ -14,7 +14,7 @@ function drawFigure() {
   const row = Math.max(slim.matches ? 24 : 16, Math.min(29, Math.floor(580 / most)));
   // All layers if the ribbons have room; else the first, the chosen and the last; narrow columns before fewer.
   const some = [...new Set([0, layerIn(crossing()), N - 1])].sort((a, b) => a - b);
-  const tried = slim.matches ? [[[], 0]] : [[range(N), 54], [range(N), 36], [some, 54], [some, 36]];
+  const tried = slim.matches ? [[[], 0]] : [[range(N), 54], [range(N), 40], [some, 54], [some, 40]];
   for (const [layers, width] of tried) {
     makeColumns(row, layers, width);
     if (figure.to - figure.from >= 240) break;

@@ -86,7 +86,7 @@ function drawNumbers(root) {
   const isOwn = name => at.block === "softmax" ? !/layer|embedding/.test(name) : name.startsWith(layer);
   const parts = Object.keys(now.trace).filter(isOwn);
   const name = [at.part, at.block, "logits"].find(one => parts.includes(one));
-  make("h3", "All numbers", root);
+  make("h2", "All numbers", root);
   chips(root, "part", parts.map(one => [one, one.replace(`${layer}/`, "")]), name, part => go({ part, from: "0" }));
   const rows = now.trace[name];
   const width = rows[0].length;
