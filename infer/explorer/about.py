@@ -62,7 +62,6 @@ def describe(model_run: Run, pairs: int, corpus: str) -> list[tuple[str, str]]:
     elif found:
         sentences = f"{found['sentences']:,} {found['split']} sentences"
         parts += [("span", "; its translations of "), ("b", f"{sentences} have {found['bleu']:.1f} BLEU")]
-        parts += [("small", f" ({found['signature']})")]
     return [*parts, ("span", ".")]
 
 

@@ -20,7 +20,7 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.infer.attention.choices import translation_choices
 from vaswani.infer.convert.check import KNOWN_NORMS, check_holds, widths_and_switches
-from vaswani.infer.explorer.about import about
+from vaswani.infer.explorer.about import about, score
 from vaswani.infer.html import inline_scripts, read_template, script_json, script_policy
 from vaswani.infer.runs import Run, check_finite
 from vaswani.infer.translate.options import make_decoding
@@ -204,7 +204,8 @@ def about_numbers(model_run: Run, sources: Sequence[str]) -> str:
     if smoothing and model_run.config.data.train:
         text += f" Even a sure word has some {1 - smoothing:.0%}: label smoothing of {smoothing:g} taught the model to "
         text += "keep the rest back."
-    return text
+    found = score(model_run)
+    return f"{text} sacreBLEU: {found['signature']}." if found else text
 
 
 def page(data: dict[str, Any]) -> str:
