@@ -20,7 +20,7 @@ from vaswani.errors import UserError
 from vaswani.infer.explorer import export
 from vaswani.infer.runs import open_run
 
-WIDTH, HEIGHT = 1280, 976
+WIDTH, HEIGHT = 1280, 925
 SCALE = 1.25  # pixels of the picture for one of the page
 BAR = 140  # of the window is not drawn: a browser has a bar there
 FLAGS = "--headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=30000"
@@ -39,8 +39,8 @@ def draw(output: Path) -> None:
         raise UserError("the picture is drawn by Chromium: install chromium or google-chrome")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "explorer.html"
-        page.write_text(export.page(export.as_json(open_run("builtin:quickstart"))), encoding="utf-8")
-        address = f"{page.as_uri()}#theme=light"
+        page.write_text(export.page(export.as_json(open_run("builtin:tatoeba"))), encoding="utf-8")
+        address = page.as_uri()
         command = [chromium, *FLAGS.split(), f"--user-data-dir={folder}/profile"]
         drawn = Path(folder) / "drawn.png"
         subprocess.run([*command, f"--screenshot={drawn}", address], check=True, capture_output=True)

@@ -67,7 +67,7 @@ def _file(path: Path, config: MkDocsConfig) -> File:
 def explorer() -> str:
     """Returns the page in which the model that comes with the code runs."""
     # By the command, in a process of its own: what jax is loaded with would print the warnings of mkdocs' plugins.
-    command = [sys.executable, "-m", "infer.explorer", "--workdir=builtin:quickstart"]
+    command = [sys.executable, "-m", "infer.explorer", "--workdir=builtin:tatoeba"]
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / EXPLORER
         subprocess.run([*command, f"--output={output}"], cwd=ROOT, check=True, capture_output=True)

@@ -1,54 +1,52 @@
-// Attention weights as a table and as a thumbnail, which the page of infer.attention_maps, the demo and the explorer draw.
-const make = (tag, text, parent, name) => {
-  const element = document.createElement(tag);
+// What pages are made of: elements, tables that the arrow keys walk through, and small pictures of numbers.
+
+/* Makes an element, "p.key" with a class; attributes that are functions listen to the event of their name. */
+function make(tag, text, parent, attributes = {}) {
+  const [name, ...classes] = tag.split(".");
+  const element = document.createElementNS(parent.namespaceURI, name);
   if (text !== undefined) element.textContent = text;
-  if (name) element.className = name;
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(key, value);
+    else element.setAttribute(key, value);
+  }
   parent.append(element);
   return element;
-};
-const percent = w => w > 0 && w < 0.5 ? "< 0.1 %" : (w / 10).toFixed(1) + " %";
+}
 
-/* Fills a table with weights [query][key] in thousandths; the arrow keys walk through its cells.
+const percent = p => p > 0 && p < 0.0005 ? "< 0.1 %" : (100 * p).toFixed(1) + " %";
 
-`choices` are null or {probability}, in thousandths, and fill a first column; a cell with `isMasked(query, key)` stays
-empty. `point(query, key)` is called for what is pointed at, without a key at a row's name. Tab reaches `first`'s row. */
-function heatmap(table, { queries, keys, weights, choices, isMasked = () => false, first = 0, point }) {
+const weightCell = (weight, isMasked) => isMasked ? { text: "", told: "masked", heat: 0, name: "masked" }
+  : { text: weight < 0.005 ? "" : Math.round(100 * weight), told: percent(weight), heat: weight };
+
+/* Fills a table; `cell(row, column)` is {text, told, heat, name}: what it says, in full, how strongly, and its class.
+`point(row, column)` is called for what is pointed at, without a column at a row's name; Tab reaches the row `first`. */
+function heatmap(table, { rows, columns, cell, first = 0, point = () => {} }) {
   table.replaceChildren();
   table.setAttribute("role", "grid");
   const top = make("tr", undefined, make("thead", undefined, table));
   make("td", "", top);
-  if (choices) make("th", "probability", top, "probability").scope = "col";
-  for (const key of keys) {
-    const th = make("th", undefined, top);
-    Object.assign(th, { scope: "col", title: key });
-    make("span", key, th);
-  }
+  for (const column of columns) make("span", column, make("th", undefined, top, { scope: "col", title: column }));
   const body = make("tbody", undefined, table);
-  const cells = queries.map((query, t) => {
-    const tr = make("tr", undefined, body);
-    Object.assign(make("th", query, tr), { scope: "row", title: query });
-    if (choices) make("td", choices[t] ? percent(choices[t].probability) : "given", tr, "probability");
-    tr.addEventListener("pointerover", event => point(t, row.includes(event.target) ? row.indexOf(event.target) : undefined));
-    const row = keys.map((key, s) => {
-      const w = weights[t][s];
-      const isEmpty = isMasked(t, s);
-      const cell = make("td", isEmpty || w < 5 ? "" : Math.round(w / 10), tr, isEmpty ? "heat masked" : "heat");
-      const told = isEmpty ? "masked" : percent(w);
-      cell.setAttribute("role", "gridcell");
-      cell.setAttribute("aria-label", told);
-      cell.title = `${query} → ${key}: ${told}`;
-      cell.tabIndex = -1;
-      cell.style.setProperty("--w", w / 10);
-      for (const event of ["focus", "click"]) cell.addEventListener(event, () => point(t, s));
-      return cell;
+  const cells = rows.map((row, r) => {
+    const pointerover = ({ target }) => point(r, own.includes(target) ? own.indexOf(target) : undefined);
+    const line = make("tr", undefined, body, { pointerover });
+    make("th", row, line, { scope: "row", title: row });
+    const own = columns.map((column, c) => {
+      const { text, told = text, heat, name = "" } = cell(r, c);
+      return make(`td.heat.${name}`, text, line, {
+        role: "gridcell", "aria-label": told, title: `${row} → ${column}: ${told}`, tabindex: -1,
+        style: `--w: ${100 * heat}`, focus: () => point(r, c), click: () => point(r, c),
+      });
     });
-    return row;
+    return own;
   });
   cells[first][0].tabIndex = 0; // one stop for Tab; the arrow keys reach the others
   table.onkeydown = event => {
-    const t = cells.findIndex(row => row.includes(event.target));
-    const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [];
-    const next = t >= 0 && cells[t + down]?.[cells[t].indexOf(event.target) + right];
+    const steps = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] };
+    const [down, right] = steps[event.key] ?? [];
+    const r = cells.findIndex(line => line.includes(event.target));
+    const next = cells[r + down]?.[cells[r].indexOf(event.target) + right];
     if (!next) return;
     event.preventDefault();
     event.target.tabIndex = -1;
@@ -57,13 +55,13 @@ function heatmap(table, { queries, keys, weights, choices, isMasked = () => fals
   };
 }
 
-/* Draws weights [query][key] in thousandths, a pixel each, in a colour given as [red, green, blue]. */
-function thumbnail(root, weights, colour) {
-  const canvas = make("canvas", undefined, root);
-  canvas.width = weights[0].length;
-  canvas.height = weights.length;
+/* Draws numbers from 0 to 1, a pixel each, in the canvas's colour. */
+function thumbnail(root, rows) {
+  const canvas = make("canvas", undefined, root, { width: rows[0].length, height: rows.length });
   const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
-  weights.flatMap(row => Array.from(row)).forEach((w, i) => image.data.set([...colour, Math.round(w * 0.255)], 4 * i));
-  context.putImageData(image, 0, 0);
+  context.fillStyle = getComputedStyle(canvas).color;
+  rows.forEach((row, y) => row.forEach((value, x) => {
+    context.globalAlpha = value;
+    context.fillRect(x, y, 1, 1);
+  }));
 }

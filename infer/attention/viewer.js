@@ -12,7 +12,7 @@ layer and head change. What `data` has may be replaced before `draw`. */
 function viewer(root, data, chosen, changed) {
   root.classList.add("viewer");
   const words = new Map();
-  const controls = make("div", undefined, root, "controls");
+  const controls = make("div.controls", undefined, root);
   const selects = Object.fromEntries([["kind", "attention"], ["layer", "layer"], ["head", "head"]].map(([name, text]) => {
     const select = make("select", undefined, make("label", text, controls));
     select.addEventListener("change", () => {
@@ -21,22 +21,22 @@ function viewer(root, data, chosen, changed) {
     });
     return [name, select];
   }));
-  const maps = make("div", undefined, root, "maps");
+  const maps = make("div.maps", undefined, root);
   const large = make("div", undefined, maps);
-  const scroll = make("div", undefined, large, "scroll");
-  const matrix = make("table", undefined, scroll, "matrix");
+  const scroll = make("div.scroll", undefined, large);
+  const matrix = make("table.matrix", undefined, scroll);
   matrix.setAttribute("aria-label", "attention weights, in per cent; rows are queries, columns are keys");
-  const legend = make("p", undefined, large, "legend");
+  const legend = make("p.legend", undefined, large);
   make("span", "attention weight: 0 %", legend);
   make("i", undefined, legend).setAttribute("aria-hidden", "true");
   make("span", "100 %", legend);
   const status = make("output", "", large);
-  const produced = make("p", "", large, "choices");
-  const caption = make("p", "", large, "caption");
+  const produced = make("p.choices", "", large);
+  const caption = make("p.caption", "", large);
   const heads = make("div", undefined, maps);
   make("h3", "The heads of each layer", heads);
-  make("p", "Choose one to see it large.", heads, "caption");
-  const overview = make("div", undefined, heads, "overview");
+  make("p.caption", "Choose one to see it large.", heads);
+  const overview = make("div.overview", undefined, heads);
   overview.setAttribute("role", "group");
   overview.setAttribute("aria-label", "all layers and heads");
 
@@ -74,29 +74,35 @@ function viewer(root, data, chosen, changed) {
     const { queries: names, keys, choices } = map();
     [...matrix.tBodies[0].rows].forEach((tr, t) => tr.classList.toggle("on", t === query));
     const top = weights()[query].map((w, s) => [w, s]).sort((a, b) => b[0] - a[0]).slice(0, 3);
-    const attends = `“${names[query].trim()}” attends to ` + top.map(([w, s]) => `${keys[s].trim()} ${percent(w)}`).join(" · ");
+    const attends = `“${names[query].trim()}” attends to ` + top.map(([w, s]) => `${keys[s].trim()} ${percent(w / 1000)}`).join(" · ");
     if (status.textContent !== attends) status.textContent = attends; // a screen reader reads it only then
     const choice = choices?.[query];
     produced.hidden = !choices;
     produced.textContent = choice
-      ? `“${names[query].trim()}” has probability ${percent(choice.probability)}, rank ${choice.rank}; the most probable: `
-        + choice.best.map(([subword, p]) => `${subword.trim()} ${percent(p)}`).join(" · ")
+      ? `“${names[query].trim()}” has probability ${percent(choice.probability / 1000)}, rank ${choice.rank}; the most probable: `
+        + choice.best.map(([subword, p]) => `${subword.trim()} ${percent(p / 1000)}`).join(" · ")
       : "This subword was given, not predicted.";
   }
   function drawMatrix() {
     const { queries, keys, choices } = map();
-    heatmap(matrix, { queries, keys, choices, weights: weights(), first: word(), point });
+    const shown = weights();
+    const cell = (t, s) => weightCell(shown[t][s] / 1000);
+    heatmap(matrix, { rows: queries, columns: keys, cell, first: word(), point });
+    if (!choices) return;
+    const probabilities = choices.map(one => one ? percent(one.probability / 1000) : "given");
+    [...matrix.rows].forEach((row, n) => {
+      const told = n ? make("td.probability", probabilities[n - 1], row) : make("th.probability", "probability", row, { scope: "col" });
+      row.children[0].after(told);
+    });
   }
   function drawOverview() {
-    const colour = getComputedStyle(document.documentElement).getPropertyValue("--heat").trim();
-    const rgb = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16));
     overview.replaceChildren();
     overview.style.setProperty("--heads", map().weights[0].length);
     map().weights.forEach((heads, n) => heads.forEach((one, h) => {
       const button = make("button", undefined, overview);
       button.type = "button";
       button.setAttribute("aria-label", "layer " + (n + 1) + ", head " + (h + 1));
-      thumbnail(button, one, rgb);
+      thumbnail(button, one.map(row => row.map(w => w / 1000)));
       make("span", "layer " + (n + 1) + ", head " + (h + 1), button);
       button.addEventListener("click", () => {
         Object.assign(chosen, { layer: n, head: h });

@@ -1,17 +1,15 @@
 """Writes a page in which a translator runs: one file, which needs no network and no server.
 
-python -m infer.explorer --workdir=builtin:quickstart --output=explorer.html [--source="The dog sleeps."]
-python -m infer.explorer --workdir=runs/quickstart --output=explorer.html --checkpoints=5
+python -m infer.explorer --workdir=builtin:tatoeba --output=explorer.html [--source="The dog sleeps."]
 
 The page contains the parameters, the subwords, and the model in JavaScript: it translates what is typed into it, draws
-the model with this sentence's attention and probabilities, and opens every part of it down to its numbers. Matrices are
-rounded to 16 bits, or to eight in a larger page, which then says how much that changes. --checkpoints=N adds N
-checkpoints of the training.
+the model with this sentence's attention and probabilities, and opens every part of it down to its numbers. Parameters
+are rounded to 16 bits, and the page says how much that changes.
 
 Five sentences to try are taken from --examples, from explorer.json in the run folder, or from the run's test corpus:
 {"examples": [{"title": "A bank to swim to", "source": "The old cat swam to the bank yesterday."}]}
 
-It is for runs of task=translation with attention and sinusoidal or learned positions, of up to ten million parameters,
+It is for runs of task=translation with attention and sinusoidal or learned positions, of up to five million parameters,
 and with words or subwords learned here; python -m infer.demo serves a page of others.
 """
 
@@ -21,7 +19,7 @@ from typing import Any
 from absl import flags
 
 from vaswani.files import output_file, write_text, writing
-from vaswani.infer.explorer.export import as_json, page, spaced
+from vaswani.infer.explorer.export import as_json, page
 from vaswani.infer.options import define_run_flags, start
 from vaswani.infer.runs import open_run
 
@@ -35,9 +33,8 @@ def main(options: Any) -> None:
     """Writes the page of a run."""
     output = output_file("output", options.output, (".html",))
     model_run = open_run(options.workdir, options.checkpoint)
-    steps = spaced(model_run, options.checkpoints) if options.checkpoints else []
     examples = Path(options.examples) if options.examples else None
-    text = page(as_json(model_run, steps, options.source, examples))
+    text = page(as_json(model_run, options.source, examples))
     with writing(f"--output={options.output}"):
         write_text(output, text)
     print(options.output)
@@ -48,8 +45,5 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "the page to write, FILE.html")
     flags.DEFINE_string("source", "", "the sentence that it opens with; default: the first example")
     flags.DEFINE_string("examples", None, "a JSON file with sentences to try, as explorer.json in a run folder")
-    flags.DEFINE_integer(
-        "checkpoints", 0, "how many checkpoints of the training it has besides", lower_bound=0, upper_bound=20
-    )
     flags.mark_flag_as_required("output")
     start(main, hint="the run is given as --workdir=DIR", check=check)

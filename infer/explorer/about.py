@@ -11,14 +11,14 @@ from vaswani.errors import UserError
 from vaswani.infer.demo.training import EXAMPLES, MOST, examples, open_local
 from vaswani.infer.runs import Run
 from vaswani.read_json import read_json
-from vaswani.run.parameters import params_sha256
+from vaswani.run.parameters import count_parameters, params_sha256
 
 ABOUT = "explorer.json"  # in a run folder: sentences to try and, if its training text is not shipped, what that was
 _EXAMPLE = {"title": str, "source": str}
 
 
 def about(model_run: Run, path: Path | None = None) -> dict[str, Any]:
-    """Returns what the page says of a run: the languages, the training text, the best known score, and examples.
+    """Returns what the page says of a run: its languages, sentences to try, and what the model is and how good.
 
     `path` is a file such as `ABOUT`, which is read from the run folder by default. It lists `examples`, each with a
     title and a source; where the training corpus is not on this machine, it may also give its number of `pairs` and
@@ -36,11 +36,33 @@ def about(model_run: Run, path: Path | None = None) -> dict[str, Any]:
     return {
         "examples": chosen[:EXAMPLES],
         "languages": [source, target or target_language(config.data.train)],
-        "pairs": pairs or told.get("pairs", 0),
-        "corpus": told.get("corpus", ""),
-        "smoothing": config.loss.eps_ls,
-        "score": score(model_run),
+        "told": describe(model_run, pairs or told.get("pairs", 0), told.get("corpus", "")),
     }
+
+
+def describe(model_run: Run, pairs: int, corpus: str) -> list[tuple[str, str]]:
+    """Returns what the model is, what it was trained on, and how good it is: texts, each with its HTML element."""
+    parameters = count_parameters(model_run.params)
+    size = f"{parameters / 1e6:.3g} million" if parameters >= 1e6 else f"{parameters:,}"
+    is_grammar = model_run.config.data.train.startswith("grammar:")
+    text = " that a small grammar made" if is_grammar else f" of {corpus}" if corpus else ""
+    parts = [
+        ("span", "The model of "),
+        ("i", "Attention Is All You Need"),
+        ("span", ", small enough for a page: "),
+        ("b", f"{size} parameters"),
+        ("span", ", trained on "),
+        ("b", f"{pairs:,} sentence pairs" if pairs else "sentence pairs"),
+        ("span", text),
+    ]
+    found = score(model_run)
+    if found and is_grammar:
+        right = f"{found['exact']:g} % of {found['sentences']:,} new sentences right to the letter"
+        parts += [("span", "; it gets "), ("b", right), ("span", ", and outside that grammar it is lost")]
+    elif found:
+        sentences = f"{found['sentences']:,} {found['split']} sentences"
+        parts += [("span", "; its translations of "), ("b", f"{sentences} have {found['bleu']:.1f} BLEU")]
+    return [*parts, ("span", ".")]
 
 
 def _told(model_run: Run, path: Path | None) -> dict[str, Any]:

@@ -1,190 +1,123 @@
-// The page: a sentence in, its translation as it grows, the figure, and all that the address names.
+// The page: a sentence in, its translation as it grows, and all that the address names.
 
-let latest = 0; // the number of the newest sentence: what older ones still compute is thrown away
-let playing = null; // {count, timer} while the words come one by one
-let shown = {}; // what is drawn, so that only what has changed is drawn again
+let latest = 0; // the number of the newest sentence: older ones are given up
+let timer = 0; // of the next word while they come one by one
+let drawn = ""; // what the figure was last drawn for
 
-// The address
-
-function read() {
-  const named = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => Object.hasOwn(OPENING, name));
-  Object.assign(at, OPENING, Object.fromEntries(named));
-  if (element("source").value !== at.s) element("source").value = at.s;
+// Another block is one that the browser's Back takes back.
+function go(changes) {
+  const { block = at.block } = changes;
+  const differs = Object.entries({ ...at, ...changes }).filter(([name, value]) => value !== OPENING[name]);
+  history[block === at.block ? "replaceState" : "pushState"](null, "", `#${new URLSearchParams(differs)}`);
+  read();
 }
 
-/* Changes what is looked at; another block or step of the tour is one that the browser's Back takes back. */
-function go(changes) {
-  const before = computed();
-  const place = at.block + at.tour;
-  Object.assign(at, changes);
-  stop();
-  const differs = Object.entries(at).filter(([name, value]) => value !== OPENING[name]);
-  history[place === at.block + at.tour ? "replaceState" : "pushState"](null, "", "#" + new URLSearchParams(differs));
-  if (computed() !== before) translateSentence();
+function read() {
+  const before = { ...at };
+  const named = [...new URLSearchParams(location.hash.slice(1))].filter(([name]) => Object.hasOwn(OPENING, name));
+  Object.assign(at, OPENING, Object.fromEntries(named));
+  play(0);
+  if (["s", "off", "beam", "alpha"].some(name => at[name] !== before[name])) translateSentence();
   else draw();
 }
 
-/* Returns all that a translation depends on. */
-const computed = () => [at.s, at.off, at.beam, at.alpha, at.checkpoint].join("\n");
-
-// The sentence
-
-/* Returns of each subword its probability, its rank, the five most probable and the most probable other one. */
-function choicesOf(logits, ids) {
-  return ids.map((id, t) => {
-    const probabilities = softmax(logits[t]);
-    const best = largest(probabilities, 5);
-    const other = best.find(([token]) => token !== id);
-    return { p: probabilities[id], rank: 1 + probabilities.filter(p => p > probabilities[id]).length, best,
-      rival: other && { id: other[0], p: other[1] } };
-  });
-}
+const type = (s, changes) => go({ s, pin: "", ...changes });
 
 async function translateSentence() {
   const own = ++latest;
-  open();
+  if (element("source").value !== at.s) element("source").value = at.s;
   tellWords(at.s);
   drawExamples();
-  document.body.classList.add("old");
-  const asTyped = sourceIds(model, at.s);
-  const ids = isOff("order") ? inOtherOrder(asTyped) : asTyped;
-  const asked = [at.s, at.beam, at.alpha, at.checkpoint].join("\n");
-  if (ids.length === 1) {
+  element("main").classList.add("old");
+  if (!at.s.trim()) {
     now = null;
-    looked = {};
-    element("translation").textContent = "";
-    make("span", `Type a sentence, in ${SOURCE}.`, element("translation"), "none");
+    emptied("translation").textContent = `Type a sentence, in ${SOURCE}.`;
     draw();
     return;
   }
-  if (switched().length && unchanged.asked !== asked) {
-    unchanged = { asked, ...translate(model, asTyped, { ...optionsOf([]), nbest: 1 }).hypotheses[0] };
-  }
-  const options = optionsOf(switched());
-  const running = search(model, ids, options);
-  element("translation").setAttribute("aria-busy", "true");
-  for (;;) {
-    const { done, value } = running.next();
-    if (own !== latest) return;
-    if (done) {
-      show(ids, options, value);
-      document.body.dataset.translated = own;
-      return;
-    }
-    if (value.alive.length) element("translation").textContent = model.tokenizer.decode(value.alive[0].ids);
+  const typed = sourceIds(model, at.s);
+  const names = switched();
+  const ids = names.includes("order") ? reversed(typed) : typed;
+  const options = optionsOf(names);
+  const unchanged = names.length ? translate(model, typed, optionsOf([]))[0] : null;
+  let found;
+  for (found of search(model, ids, options)) {
+    element("translation").textContent = found.alive[0]?.text;
     await new Promise(resolve => setTimeout(resolve)); // the page stays live
+    if (own !== latest) return;
   }
+  show(ids, { ...found, options, unchanged });
+  document.body.dataset.translated = own;
 }
 
-/* Computes all that the page shows of a translation, and draws it. */
-function show(ids, options, found) {
-  const output = [...found.hypotheses[0].ids, EOS];
+function show(ids, found) {
+  const [{ ids: output, text, log_prob }] = found.hypotheses;
   const inputs = [BOS, ...output.slice(0, -1)];
-  const { trace, logits } = forward(model, ids, inputs, options);
-  const choices = choicesOf(logits, output);
-  const leastSure = choices.reduce((least, { p }, t) => p < choices[least].p ? t : least, 0);
-  const p = Math.exp(output.reduce((sum, id, t) => sum + logits[t][id] - logSumExp(logits[t]), 0));
-  now = { ids, options, output, inputs, trace, logits, choices, leastSure, p, ...found, weights: {}, lens: {}, nearest: {}, patches: {} };
-  looked = {};
-  drawTranslation();
+  const trace = forward(model, ids, inputs, found.options);
+  const lens = logitLens(model, trace["decoder/layer_0"]);
+  const choices = output.map((id, t) => {
+    const probabilities = softmax(trace.logits[t]);
+    const best = largest(probabilities, 5);
+    const rival = best.find(([other]) => other !== id);
+    return { p: probabilities[id], best, rival, lens: largest(softmax(lens[t]), 1)[0] };
+  });
+  const [[leastSure]] = largest(choices.map(({ p }) => -p), 1);
+  const named = (side, vocabulary) => side.map(id => wordOf(id, vocabulary));
+  now = { ...found, ids, output, text, trace, choices, leastSure,
+    source: named(ids, model.source), target: named(output), read: named(inputs) };
+  looked = "";
+  element("whole").textContent = `probability of just this sentence: ${share(Math.exp(log_prob))}`;
+  writeTranslation(emptied("translation"));
   draw();
 }
 
-/* Writes the translation; each subword is a part that can be pointed at, dotted if the model is not sure. */
-function drawTranslation() {
-  const root = element("translation");
-  root.replaceChildren();
-  root.setAttribute("aria-busy", "false");
+function writeTranslation(root) {
   let text = "";
   now.output.slice(0, -1).forEach((id, t) => {
-    const whole = model.tokenizer.decode(now.output.slice(0, t + 1));
-    const part = make("span", whole.startsWith(text) ? whole.slice(text.length) : "", root, now.choices[t].p < 0.6 ? "unsure" : "");
-    if (part.textContent.startsWith(" ")) part.before(" ");
-    part.textContent = part.textContent.trimStart();
-    part.dataset.places = t;
-    part.addEventListener("pointerenter", () => look({ t }));
-    part.addEventListener("pointerleave", () => look({}));
-    part.addEventListener("click", () => pinned("pin", t));
+    const whole = model.target.decode(now.output.slice(0, t + 1));
+    const added = whole.startsWith(text) ? whole.slice(text.length) : "";
+    if (added.startsWith(" ")) root.append(" ");
+    make(now.choices[t].p < 0.6 ? "span.unsure" : "span", added.trimStart(), root, { "data-t": t });
     text = whole;
   });
-  if (!root.textContent) make("span", "(empty)", root, "none");
-  element("whole").textContent = `probability of just this sentence: ${share(now.p)}`;
 }
 
-// Play
-
-function play() {
-  if (playing && !calm.matches) { stop(); draw(); return; }
-  const next = () => {
-    const count = (playing?.count ?? 0) + 1;
-    if (count > now.output.length) { stop(); draw(); return; }
-    clearTimeout(playing?.timer);
-    playing = { count, timer: calm.matches ? 0 : setTimeout(next, 650) }; // with reduced motion each press is a step
-    tellPlay();
-    drawFlow();
-    light();
-  };
-  if (now) next();
-}
-
-function stop() {
-  clearTimeout(playing?.timer);
-  playing = null;
-  tellPlay();
-}
-
-function tellPlay() {
+// So many words are there, and then one more after another; with reduced motion each press is a step.
+function play(count) {
+  clearTimeout(timer);
+  playing = count > (now?.output.length ?? 0) ? 0 : count;
+  if (playing && !calm.matches) timer = setTimeout(() => play(playing + 1), 650);
   element("play").textContent = !playing ? "▶ Play" : calm.matches ? "▶ Next word" : "■ Stop";
+  if (now) light();
 }
-
-// All of it
 
 function draw() {
-  drawTheme();
-  drawTour();
-  tellSwitches();
-  document.body.classList.toggle("old", !now);
-  for (const name of ["picture", "card", "tour", "beam", "footer"]) element(name).hidden = !now;
+  const { key } = document.activeElement.dataset;
+  element("main").classList.toggle("old", !now);
+  for (const name of ["figure", "card", "tour", "beam", "footer"]) element(name).hidden = !now;
   if (now) {
-    const layout = [now, element("figure").clientWidth, slim.matches, data.config.N > 2 ? layerOf() : 0, at.block && at.own].join();
-    const attention = [layerOf(), at.head].join();
-    const look = [now, at.theme].join();
-    if (shown.now !== now || shown.layout !== layout || shown.look !== look || shown.block !== at.block) drawFigure();
-    else if (shown.attention !== attention) refreshAttention();
-    else { drawFlow(); light(); }
-    shown = { now, layout, attention, look, block: at.block };
+    const depends = [latest, element("figure").clientWidth, slim.matches, N > 2 ? at.layer : ""].join();
+    if (depends !== drawn) drawFigure();
+    drawn = depends;
+    drawFlow();
+    light();
     drawBeam();
   }
+  drawChange();
+  drawMap();
   drawPanel();
+  // What is drawn again keeps the focus.
+  if (key && document.activeElement.dataset.key !== key) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
 
-/* Shows the weights of another layer or head in the figure that is there. */
-function refreshAttention() {
-  for (const one of element("figure").querySelectorAll(".port")) one.classList.toggle("live", one.dataset.key === `block ${CROSS(layerOf())}`);
-  drawPicks(figure.g);
-  glide();
-}
+element("source").addEventListener("input", ({ target }) => type(target.value.replace(/\n/g, " ")));
+element("play").addEventListener("click", () => play(playing && !calm.matches ? 0 : playing + 1));
+addEventListener("popstate", read);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+new ResizeObserver(() => draw()).observe(element("about"));
 
-element("source").addEventListener("input", () => go({ s: element("source").value.replace(/\n/g, " "), pin: "", word: "", other: "" }));
-element("source").addEventListener("keydown", event => { if (event.key === "Enter") event.preventDefault(); });
-element("play").addEventListener("click", play);
-addEventListener("popstate", () => {
-  const before = computed();
-  stop();
-  read();
-  if (computed() !== before) translateSentence();
-  else draw();
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { shown = {}; draw(); });
-new ResizeObserver(() => { if (now && figure && figure.g.width !== element("figure").clientWidth) draw(); }).observe(element("figure"));
-
+element("sourceName").textContent = SOURCE;
+element("targetName").textContent = TARGET;
+for (const [tag, text] of data.about.told) make(tag, text, element("about"));
+element("footer").textContent = data.about.numbers;
 read();
-open();
-for (const [id, text] of [["sourceName", SOURCE], ["targetName", TARGET]]) element(id).textContent = text;
-[element("source").lang, element("translation").lang] = data.about.languages;
-tellModel();
-if (data.checkpoints.length) slider(element("training"), "checkpoint", "checkpoint of the training", [0, data.checkpoints.length, 1]);
-drawTheme();
-stop();
-document.body.dataset.ready = "";
-translateSentence();

@@ -14,7 +14,7 @@ from vaswani.infer.html import inline_scripts
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node")
-EXPORTS = "openModel, sourceIds, encode, decode, forward, begin, next, search, translate, logitLens, softmax, shuffled"
+EXPORTS = "openModel, sourceIds, encode, decode, forward, translate, logitLens"
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 _PROGRAM = f"""
 const [page, wanted] = JSON.parse(require("fs").readFileSync(0, "utf8"));

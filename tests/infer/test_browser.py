@@ -150,7 +150,7 @@ def test_hostile_text_stays_text_and_fits_and_nothing_leaves(browser: Browser, w
     asked = [
         event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
     ]
-    assert sorted(set(asked)) == [address, f"{address}translate"]
+    assert sorted(set(asked)) == [address, f"{address}sentences", f"{address}translate"]
     assert not [e for e in browser.events if e["method"] in ("Page.javascriptDialogOpening", "Runtime.exceptionThrown")]
     server.shutdown()
     server.server_close()
@@ -291,7 +291,7 @@ def test_the_demo_opens_with_sentences_and_marks_words_that_training_has_not_rea
     tops = browser.value("['.matrix', 'ol'].map(one => document.querySelector(one).getBoundingClientRect().top)")
     assert tops[0] < tops[1], "the heat map is above the other translations"
     assert asked == ["The dog.", "The cat.", "The dog.", "A cat.", "The cat."]
-    assert browser.value("[0, 0.3, 0.5, 999].map(percent)") == ["0.0 %", "< 0.1 %", "0.1 %", "99.9 %"]
+    assert browser.value("[0, 0.0003, 0.0005, 0.999].map(percent)") == ["0.0 %", "< 0.1 %", "0.1 %", "99.9 %"]
     server.shutdown()
     server.server_close()
 

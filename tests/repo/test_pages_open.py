@@ -13,7 +13,7 @@ from tests.written import Command, commands
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")]
 # The German that each command's page must show.
 SHOWN = {"infer.explorer": "Brief", "infer.translate": "Hund", "infer.attention_maps": "Hund"}
-FIRST_OF_TATOEBA = "Bahnhof"  # in the explorer's first example
+FIRST_OF_TATOEBA = "gelesen"  # in the explorer's first example
 
 
 def documented() -> list[Command]:
