@@ -48,7 +48,7 @@ TINY = flags.DEFINE_bool("tiny", False, "a 1+1 layer model of width 64, to check
 MEMORY_OF = flags.DEFINE_string("memory_of", None, "internal: two steps of this contender, then its peak memory")
 
 PEERS = {"torch": EAGER, "torch-fused": Peer(fused=True), "torch-bfloat16": Peer(fast=True)}
-OURS: dict[str, tuple[dict[str, str], CompilerOptions | None]] = {
+OURS: dict[str, tuple[dict[str, Any], CompilerOptions | None]] = {
     "ours-threefry": ({"dropout_bits": "threefry"}, None),
     "ours-hash": ({"dropout_bits": "hash"}, None),
     "ours-onednn": ({"dropout_bits": "hash"}, OPTIONS),
