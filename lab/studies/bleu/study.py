@@ -30,8 +30,12 @@ CURVE = "How much text, which model"
 
 
 def of_part(records: Records, part: str) -> list[dict[str, Any]]:
-    """Returns this study's records of a part: training, curve or readings."""
-    return [record for record in records.of_studies if record["study"] == "bleu" and record["part"] == part]
+    """Returns this study's records of a part: training, curve or readings; of one row and seed only the newest."""
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
+    for record in records.of_studies:
+        if record["study"] == "bleu" and record["part"] == part:
+            newest[record.get("row", ""), record.get("seed", 0)] = record
+    return [*newest.values()]
 
 
 def rows(records: Records) -> Runs:
