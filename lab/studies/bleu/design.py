@@ -27,8 +27,10 @@ The design, fixed before the first run (pilots of the base, with seed 98, were l
 
     python -m lab.studies.bleu.run --row=base --seed=0          # one run: it trains, is scored, and leaves record.json
     python -m lab.studies.bleu.queue                            # all of them, seed by seed; again, and it goes on
-    cat runs/bleu/*/record.json > lab/studies/bleu/records.jsonl
+    cat runs/bleu/*/record.json >> lab/studies/bleu/records.jsonl
     python -m lab.results
+
+    python -m train --config=lab/studies/bleu/design.py:untied --workdir=runs/untied    # a row without a patch
 
 A run whose loss is no longer finite counts as 0 BLEU. The raw files are those of configs/multi30k.py (python -m
 data.download multi30k). `curve.py` has the second part, `readings.py` the causes that need no training.

@@ -30,8 +30,12 @@ CURVE = "How much text, which model"
 
 
 def of_part(records: Records, part: str) -> list[dict[str, Any]]:
-    """Returns this study's records of a part: training, curve or readings."""
-    return [record for record in records.of_studies if record["study"] == "bleu" and record["part"] == part]
+    """Returns this study's records of a part: training, curve or readings; of one row and seed only the newest."""
+    newest: dict[tuple[str, int], dict[str, Any]] = {}
+    for record in records.of_studies:
+        if record["study"] == "bleu" and record["part"] == part:
+            newest[record.get("row", ""), record.get("seed", 0)] = record
+    return [*newest.values()]
 
 
 def rows(records: Records) -> Runs:
@@ -136,6 +140,7 @@ def training(records: Records) -> Table:
         "sacreBLEU of Multi30k's test_2016_flickr: mean of the seeds; its difference from the base ± half of the 95 % "
         "interval; over sentences: that of each seed by a paired bootstrap",
         spread_note,
+        *_how_many_cost_nothing(runs, half),
         "the log shows: what both seeds do, against the base of the same seed; validation nll in nats a subword",
         *caveat_notes(runs),
     ]
@@ -153,6 +158,15 @@ def training(records: Records) -> Table:
         "cost",
     )
     return Table("bleu", TITLE, head, lines, notes)
+
+
+def _how_many_cost_nothing(runs: Runs, half: float | None) -> list[str]:
+    """Says how many changes are no further from the base than chance puts them; nothing before both seeds of any."""
+    apart = [values.mean() for values in differences(runs, BASE, "sacrebleu").values() if len(values) == len(SEEDS)]
+    if half is None or not apart:
+        return []
+    near = sum(abs(middle) <= half for middle in apart)
+    return [f"of {len(apart)} changes with both seeds, {near} have an interval that holds 0: nothing is shown of them"]
 
 
 def _by_loss(runs: Runs) -> list[str]:
@@ -233,7 +247,13 @@ def readings(records: Records) -> Table:
         change = (number(reading["difference"], sign=True), "none" if is_usual else interval)
         lines.append((name, number(reading["bleu"]), *change, key))
     head = ("reading", "BLEU", "BLEU − usual", "95 % interval", "our key or command")
+    at_0 = sum(reading["low"] <= 0 <= reading["high"] for reading in newest.values())
     notes = [
+        *(
+            [f"of {len(newest)} readings, {at_0} have an interval that holds 0: they cost nothing here"]
+            if newest
+            else []
+        ),
         "one model, builtin:tatoeba, on the 3,242 pairs of Tatoeba's test split; nothing is trained, nothing chosen",
         "usual: sacreBLEU of plain text, cased, 13a; a beam of 4, the model's alpha; the interval is a paired "
         "bootstrap over sentences",
