@@ -312,7 +312,8 @@ def read_from_left(x_td):
 
 def attend(x_td):
     q_td, k_td = x_td @ w_qk[0], x_td @ w_qk[1]
-    y_bhtd, _ = attention(*(a[None, None] for a in (q_td, k_td, x_td @ w_v)), np.ones((len(x_td), len(x_td)), bool))
+    everything_tt = np.ones((len(x_td), len(x_td)), bool)
+    y_bhtd, _ = attention(q_td[None, None], k_td[None, None], (x_td @ w_v)[None, None], everything_tt)
     return y_bhtd[0, 0]
 
 

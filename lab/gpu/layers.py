@@ -16,14 +16,14 @@ MODEL = Size(d_model=512, vocabulary=8_192, stacks=1)
 def update(context: Context, mixer: str) -> dict[str, Any]:
     """Measures an update at each length, with this layer in the place of self-attention."""
     model = MODEL._replace(mixer=mixer)
-    lengths = LENGTHS
+    count = len(LENGTHS)
     positions = POSITIONS
     if context.tiny:
         model = model._replace(d_model=16, vocabulary=512)
-        lengths = LENGTHS[:2]
+        count = 2
         positions = 128
     runs = {}
-    for length in lengths:
+    for length in LENGTHS[:count]:
         program = growth.update(model._replace(length=length, rows=positions // length))
         updates, windows = (1, 1) if context.tiny else (10, 3)
         seconds = timed(program.run, updates, windows)
