@@ -35,10 +35,8 @@ SENTENCES = 4_000  # of the corpus, from which the page knows words: more have n
 _WORD = re.compile(r"[\w'-]+")
 # The fields that engine.js reads.
 FIELDS = (
-    "vocab_size",
     "N",
     "d_model",
-    "d_ff",
     "h",
     "d_k",
     "d_v",

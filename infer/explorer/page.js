@@ -2,7 +2,7 @@
 
 let latest = 0; // the number of the newest sentence: older ones are given up
 let timer = 0; // of the next word while they come one by one
-let drawn = ""; // what the figure was last drawn for
+let drawn = "";
 
 // Another block is one that the browser's Back takes back.
 function go(changes) {

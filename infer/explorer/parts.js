@@ -27,8 +27,8 @@ const chosenOf = (name, count) => Math.max(0, Math.min(Math.trunc(at[name]) || 0
 const stackOf = block => block.startsWith("encoder") ? "encoder" : "decoder";
 const kindOf = block => block.endsWith("cross_attention") ? "cross" : stackOf(block);
 const layerIn = block => Number(block.match(/layer_(\d+)/)?.[1] ?? -1);
-const nameOf = block => block.split("/").at(-1).replace("_", "-"); // as readers know it
-const numbered = count => range(count).map(n => [String(n), n + 1]); // as buttons
+const nameOf = block => block.split("/").at(-1).replace("_", "-");
+const numbered = count => range(count).map(n => [String(n), n + 1]);
 const OF_HEAD = [["mean", "mean"], ...numbered(HEADS)];
 const crossing = () => `decoder/layer_${chosenOf("layer", N)}/cross_attention`;
 
@@ -60,7 +60,8 @@ function weightsOf(block, h = headIn(block)) {
 }
 
 const wordOf = (id, side = model.target) => id === EOS ? "end" : id === BOS ? "start" : side.label(id).trim();
-const language = code => new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
+const language = code => { try { return LANGUAGES.of(code); } catch { return code; } };
 const [SOURCE, TARGET] = data.about.languages.map((code, side) => code ? language(code) : ["source", "target"][side]);
 const share = p => p < 0.0995 ? percent(p) : `${Math.round(100 * p)} %`;
 const short = value => value === -Infinity ? "−∞" : value.toFixed(2).replace("-", "−");

@@ -329,7 +329,9 @@ def test_play_writes_word_by_word_and_steps_with_reduced_motion(browser: Browser
 
 def test_six_layers_fold_to_the_first_the_chosen_and_the_last(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "six.html"
-    path.write_text(export.page(export.as_json(small(N=6), source=SOURCE)), encoding="utf-8")
+    data = export.as_json(small(N=6), source=SOURCE)
+    data["about"]["languages"] = ["a", ""]  # the ends of files' names, which need not be languages
+    path.write_text(export.page(data), encoding="utf-8")
     opened(browser, path, layer=2)
     layers = "[...document.querySelectorAll('.encoder.self-attention')].map(one => layerIn(one.dataset.key))"
     assert browser.value(layers) == [0, 2, 5]
@@ -340,6 +342,7 @@ def test_six_layers_fold_to_the_first_the_chosen_and_the_last(browser: Browser, 
     assert browser.value("figure.to - figure.from") >= 240
     assert browser.value("document.querySelector('#examples .chips').children.length") == 0
     assert text(browser, "#about").endswith("trained on sentence pairs."), "no record, no corpus"
+    assert (text(browser, "#sourceName"), text(browser, "#targetName")) == ("a", "target")
 
 
 def test_an_address_may_be_wrong(browser: Browser, file: Path) -> None:
