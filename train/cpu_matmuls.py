@@ -28,8 +28,8 @@ AVX512 = "avx512_bf16"
 FIRST_JAX = {
     (BFLOAT16, AMX): (0, 10),  # 1.1 with 0.10.2, 2.4 with 0.12
     (BFLOAT16, AVX512): (0, 12),  # 1.8
-    ("float32", AMX): (0, 12),  # 1.08 to 1.17; 0.10.2 refuses to compile
-    ("float32", AVX512): (0, 12),  # 1.11
+    ("float32", AMX): (0, 12),  # 1.08 to 1.17; 0.10.2 does not compile it
+    ("float32", AVX512): (0, 12),  # 1.11; with 0.10.2 a step ends the process by SIGILL
 }
 WIDTH = 512  # d_model of base. With 128, 1.05 on AMD pay for few of the compilations that each start repeats
 # Nearly what XLA_FLAGS="--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot

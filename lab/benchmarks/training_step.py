@@ -9,7 +9,7 @@ runs, in float32: with each kind of dropout bits, and with hashed ones and oneDN
 (`train/cpu_matmuls.py`). PyTorch's uses `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer` (whose attention
 is SDPA) and `torch.optim.Adam`; it shares one embedding and applies dropout in the same places as ours, which is less
 work than the layers' default. `torch-fused` has fused Adam; `torch-bfloat16` that and bfloat16 autocast. Without
-PyTorch only ours are timed, and with jax 0.10 not `ours-onednn`, which it does not compile.
+PyTorch only ours are timed, and with jax 0.10 not `ours-onednn`, which it cannot run.
 
 Rounds alternate between them. Each runs an untimed step before the timed one, since a step right after PyTorch's
 finds memory and processors as PyTorch left them and takes up to half as long again. A step that got less than 90 % of
@@ -72,7 +72,7 @@ def contenders() -> list[str]:
     """Returns the names of those that can run here; a line on stderr names each other one."""
     reasons = {}
     if jax.__version_info__ < (0, 12):
-        reasons["ours-onednn"] = f"jax {jax.__version__} does not compile it"
+        reasons["ours-onednn"] = f"jax {jax.__version__} cannot run it"
     if find_spec("torch") is None:
         reasons |= dict.fromkeys(PEERS, "it needs PyTorch: pip install -e '.[bench]'")
     for name, reason in reasons.items():
