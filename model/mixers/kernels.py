@@ -12,7 +12,7 @@ cannot express. A kernel works on blocks of keys, so rows much shorter than a bl
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -168,7 +168,7 @@ def fill_up(
     return pad(q_bhtk, more_t), pad(k_bhsk, more_s), pad(v_bhse, more_s), mask
 
 
-def chosen(config: ModelConfig, t: int, s: int, platform: str | None = None) -> str:
+def chosen(config: ModelConfig, t: Any, s: Any, platform: str | None = None) -> str:
     """Returns what computes the attention of t queries to s keys: `config.attention_impl`, or for "auto" the fastest.
 
     That is the einsum where the weights of all queries are few, and wherever the config has what only the einsum
