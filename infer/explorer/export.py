@@ -178,9 +178,9 @@ def as_json(model_run: Run, source: str = "", examples: Path | None = None) -> d
     config: ModelConfig = model_run.model_config
     decode = model_run.config.decode
     told = about(model_run, examples)
-    sources = [source] if source else [example["source"] for example in told["examples"]]
+    sources = [example["source"] for example in told["examples"]]
     return {
-        "source": next(iter(sources), ""),
+        "source": source or next(iter(sources), ""),
         "about": told | {"numbers": about_numbers(model_run, sources)},
         "words": corpus_words(model_run.config.data.train),
         "measured": measured_roles(model_run),
