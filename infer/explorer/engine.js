@@ -2,22 +2,24 @@
 // activations by the names of docs/inside.md, and "scores" before the softmax: a row a position. Options change the model:
 // scale, mask, positions: false, and out: {"encoder/layer_0/self_attention": [2]} without heads; or the search.
 
-function openModel(data) {
+async function openModel(data) {
+  const bytes = await inflated(data.numbers);
   const tensors = {};
-  for (const [name, stored] of Object.entries(data.tensors)) tensors[name] = numbersOf(stored);
-  const target = makeTokenizer(data.tokenizer.target);
-  const source = data.tokenizer.source ? makeTokenizer(data.tokenizer.source) : target;
+  let read = 0;
+  for (const [name, size] of Object.entries(data.tensors)) {
+    tensors[name] = new Float32Array(size);
+    for (let i = 0; i < size; i++, read++) tensors[name][i] = numberOf(bytes[bytes.length / 2 + read] << 8 | bytes[read]);
+  }
+  const target = await makeTokenizer(data.tokenizer.target);
+  const source = data.tokenizer.source ? await makeTokenizer(data.tokenizer.source) : target;
   return { ...data, tensors, source, target };
 }
 
-// Of 16 bits a number: a sign, five of exponent and ten of fraction.
-function numbersOf(base64) {
-  return Float32Array.from(new Uint16Array(bytesOf(base64).buffer), bits => {
-    const sign = bits & 0x8000 ? -1 : 1;
-    const exponent = bits >> 10 & 31;
-    const fraction = bits & 1023;
-    return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
-  });
+// Of 16 bits: a sign, five of exponent and ten of fraction.
+function numberOf(bits) {
+  const exponent = bits >> 10 & 31;
+  const fraction = bits & 1023;
+  return (bits >> 15 ? -1 : 1) * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
 }
 
 const total = row => row.reduce((sum, value) => sum + value, 0);

@@ -5,16 +5,17 @@ const SPACE = "▁"; // begins a word, in the vocabulary
 const BYTES_OF = new TextEncoder();
 const TEXT_OF = new TextDecoder("utf-8", { ignoreBOM: true });
 
-function bytesOf(base64) {
+async function inflated(base64) {
   const text = atob(base64);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
-  return bytes;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 // Without scores a vocabulary is one of whole words; `charsmap` is sentencepiece's compiled normalisation.
-function makeTokenizer({ pieces, scores, charsmap }) {
-  const normalised = charsmap ? openCharsmap(bytesOf(charsmap)) : text => text;
+async function makeTokenizer({ pieces, scores, charsmap }) {
+  const normalised = charsmap ? openCharsmap(await inflated(charsmap)) : text => text;
   const idOf = new Map(pieces.map((piece, id) => [piece, id]));
   const isByte = id => /^<0x..>$/.test(pieces[id]);
 

@@ -20,10 +20,11 @@ _PROGRAM = f"""
 const [page, wanted] = JSON.parse(require("fs").readFileSync(0, "utf8"));
 const engine = new Function(page.script + "; return {{ {EXPORTS} }}")();
 const data = JSON.parse(page.data);
-const model = engine.openModel(data);
 const plain = x => ArrayBuffer.isView(x) ? Array.from(x) : x;
 const run = new Function("engine", "model", "input", "data", wanted.script);
-process.stdout.write(JSON.stringify(run(engine, model, wanted.input, data), (_, value) => plain(value)));
+engine.openModel(data).then(model => {{
+  process.stdout.write(JSON.stringify(run(engine, model, wanted.input, data), (_, value) => plain(value)));
+}});
 """
 
 
