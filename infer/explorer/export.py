@@ -31,7 +31,7 @@ from vaswani.read_json import read_json
 from vaswani.run.parameters import count_parameters, params_sha256
 
 TEMPLATE = Path(__file__).with_name("page.html")
-LARGEST = 5_000_000  # parameters: a browser needs half a second for a sentence, and the file has 13 MB
+LARGEST = 5_000_000  # parameters: a browser needs half a second for a sentence, and the file has 12 MB
 SENTENCES = 4_000  # of the corpus, from which the page knows words: more have no other
 _WORD = re.compile(r"[\w'-]+")
 # The fields that engine.js reads.
