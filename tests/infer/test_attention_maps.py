@@ -255,7 +255,7 @@ def test_only_the_pages_own_script_may_run():
 
 def test_layers_and_heads_count_from_1_on_the_page():
     text = page("t", {"cross": ("title", ["a"], ["x"], np.ones((1, 1, 1, 1), np.float32))})
-    assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and '"legend"' in text
+    assert '"layer " + (n + 1) + ", head " + (h + 1)' in text and '"p.legend"' in text
 
 
 def test_bertviz_is_given_a_list_of_layers_of_one_sentence_each(maps: dict[str, AttentionMap], tmp_path: Path):

@@ -19,11 +19,12 @@ from flax import linen as nn
 from tests.reference import torch, transformers
 
 # isort: split
+from flax.traverse_util import unflatten_dict
+
 from tests import tolerance
 from tests.foreign import randomise
 from tests.tiny import padded_ids
 from vaswani.infer.convert import bert, gpt2, huggingface, t5, table, vit
-from vaswani.infer.convert.folders import nested
 from vaswani.infer.convert.weights import Weights
 from vaswani.model.config import ModelConfig
 from vaswani.model.language_model import LanguageModel
@@ -158,7 +159,7 @@ def llama_parameters(weights: Weights) -> dict[str, Any]:
         if path.endswith(("wq", "wk")):
             params[path] = params[path][:, :, neighbours]
     weights.check_all_read(())
-    return nested(params)
+    return unflatten_dict(params, sep="/")
 
 
 FAMILIES = {
