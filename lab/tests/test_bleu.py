@@ -104,7 +104,7 @@ def test_pairs_come_in_the_same_order_in_every_epoch(name: str) -> None:
     rng = np.random.default_rng(1)
 
     lengths_nk = rng.integers(2, 30, (400, 2)).astype(np.int32)
-    corpus = SimpleNamespace(manifest={}, lengths=lengths_nk, records=None)  # planned by its lengths, never read
+    corpus = SimpleNamespace(manifest={}, lengths=lengths_nk, records=list)  # planned by its lengths, never read
     cfg = design.get_config().data
     cfg.max_length = 32
     cfg.pack_length = 32
