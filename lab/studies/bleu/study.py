@@ -344,7 +344,8 @@ def _draw_changes(axes: Axes, runs: Runs, order: Sequence[str]) -> None:
     if half is not None:
         axes.axvspan(-half, half, color="0.9", zorder=0)
     axes.axvline(0, color="0.6", linewidth=0.8)
-    axes.set_yticks(range(len(order)), [ROWS[name].change for name in order])
+    labels = [ROWS[name].change.replace("sqrt(d_model)", r"$\sqrt{d_{model}}$") for name in order]
+    axes.set_yticks(range(len(order)), labels)
     axes.set(xlabel="BLEU minus the base's, a point for each seed")
 
 
