@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _INCLUDED = re.compile(r"__INCLUDE (\S+)__")
-_SCRIPT = re.compile(r'<script(?: type="module")?>(.*?)</script>', re.DOTALL)
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def read_template(template: Path) -> str:

@@ -1,4 +1,4 @@
-// The Transformer of a run, every number of it; no document: node runs it, too (tests/infer/explorer.py). A trace has
+// The Transformer of a run, every number of it; node runs it, too (tests/infer/explorer.py). A trace has
 // activations by the names of docs/inside.md, and "scores" before the softmax: a row a position. Options change the model:
 // scale, mask, positions: false, and out: {"encoder/layer_0/self_attention": [2]} without heads; or the search.
 
@@ -15,7 +15,7 @@ async function openModel(data) {
   return { ...data, tensors, source, target };
 }
 
-// Of 16 bits: a sign, five of exponent and ten of fraction.
+// 16 bits: a sign, five of exponent, ten of fraction.
 function numberOf(bits) {
   const exponent = bits >> 10 & 31;
   const fraction = bits & 1023;

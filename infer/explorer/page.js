@@ -110,14 +110,17 @@ function draw() {
   if (key && document.activeElement.dataset.key !== key) document.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
 
-element("source").addEventListener("input", ({ target }) => type(target.value.replace(/\n/g, " ")));
-element("play").addEventListener("click", () => play(playing && !calm.matches ? 0 : playing + 1));
-addEventListener("popstate", read);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
-new ResizeObserver(() => draw()).observe(element("about"));
-
 element("sourceName").textContent = SOURCE;
 element("targetName").textContent = TARGET;
 for (const [tag, text] of data.about.told) make(tag, text, element("about"));
 element("footer").textContent = data.about.numbers;
-read();
+
+openModel(data).then(opened => {
+  model = opened;
+  element("source").addEventListener("input", ({ target }) => type(target.value.replace(/\n/g, " ")));
+  element("play").addEventListener("click", () => play(playing && !calm.matches ? 0 : playing + 1));
+  addEventListener("popstate", read);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  new ResizeObserver(draw).observe(element("about"));
+  read();
+});

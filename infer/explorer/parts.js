@@ -1,5 +1,3 @@
-// What the parts share.
-
 const data = JSON.parse(document.getElementById("data").textContent);
 const element = id => document.getElementById(id);
 const range = count => [...Array(count).keys()];
@@ -7,7 +5,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const slim = matchMedia("(max-width: 1080px)");
 const { N, h: HEADS } = data.config;
 
-const model = await openModel(data);
+let model; // once its numbers are read
 let now = null; // all that was computed for the sentence, once it is translated
 let looked = ""; // the word that is pointed at, named as a pinned one
 let playing = 0; // how many words are there, while they come one by one
