@@ -192,7 +192,7 @@ def test_the_command_lists_and_draws_hundreds_of_runs_without_jax(tmp_path: Path
         write_run(tmp_path / f"{number:03d}", seed=number)
     done = command(tmp_path, "--plot", tmp_path / "curves.svg")
     assert (done.returncode, done.stderr) == (0, "[]\n")
-    assert done.stdout.startswith("200 done\n")
+    assert done.stdout.startswith("200 done, in ")
     assert (tmp_path / "curves.svg").exists()
 
 
