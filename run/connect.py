@@ -56,6 +56,7 @@ def connect(options: Any, *, stops_together: bool = False) -> None:
     jax.config.update("jax_enable_preemption_service", stops_together)
     try:
         if coordinator is None and _launched_together() == 1:
+            _check_alone()
             return
         jax.distributed.initialize(coordinator, processes, process)
     except (ValueError, RuntimeError) as error:
@@ -104,6 +105,17 @@ def _launched_together() -> int:
 
     _, processes, _, _ = ClusterEnv.auto_detect_unset_distributed_params(None, None, None, None, None, 300)
     return processes or 1
+
+
+def _check_alone() -> None:
+    """Raises a `UserError` if Open MPI has started several processes unseen by jax, which may not know release 5."""
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
+    if size != "1":
+        raise UserError(
+            f"mpirun has started {size} processes, and this jax does not recognise this Open MPI; give "
+            "--coordinator=HOST:PORT --processes=$OMPI_COMM_WORLD_SIZE --process=$OMPI_COMM_WORLD_RANK, in a shell for "
+            "each process, or --processes=1"
+        )
 
 
 def _check(coordinator: str, processes: int, process: int) -> None:
