@@ -3,11 +3,13 @@
 import os
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from vaswani.command import flush_outputs, importing
 
@@ -16,10 +18,22 @@ GRACE = 2.0  # seconds that the main thread has to clean up if nothing needs sav
 INTERRUPTED = b"\ninterrupted\n"
 HELD = b"\nstopping after this step and its checkpoint (Ctrl-C again to exit at once)\n"
 NOTHING_TO_SAVE = b"\nstopping: there is nothing new to save\n"
+AGAIN = 0  # no signal's number; asks the watcher to send the signal again
 
 
 class _Stop(SystemExit):
-    """Raised by a signal when the work may be abandoned. Not an `Exception`, so that few libraries swallow it."""
+    """Raised by a signal when the current work may be abandoned. Not an `Exception`, so that few libraries swallow it.
+
+    Python does so itself in callbacks of the garbage collector (jax has one) and of weak references, and in `__del__`.
+    `destroyed` is called once nothing holds the exception any more: if the work still goes on, it was swallowed.
+    """
+
+    def __init__(self, status: int, destroyed: Callable[[], None]) -> None:
+        super().__init__(status)
+        self._resend = destroyed
+
+    def __del__(self) -> None:
+        self._resend()
 
 
 class Signals:
@@ -28,9 +42,9 @@ class Signals:
     Until `hold` is called there is nothing to save: a signal exits with its status, even during compilation. After
     that the first signal is only recorded, and a second Ctrl-C ends the process at once.
 
-    A signal ends work by an exception. During an import there is none, and Python swallows one in a callback of the
-    garbage collector: the process then ends after `GRACE`, or the work that may be abandoned by itself. If cleaning up
-    what is half made raises another error, it does not concern the user: the signal's status replaces it.
+    A signal ends work by an exception. Wherever that is swallowed, and during an import, the signal is sent again.
+    If cleaning up what is half made then raises another error, it does not concern the user: the signal's status
+    replaces it.
 
     Args:
       saves: whether the work has something to save once it has made progress; if not, the message on a signal does not
@@ -46,10 +60,14 @@ class Signals:
         self._saves = saves
         self._handled = (signal.SIGINT, signal.SIGTERM) if single else (signal.SIGINT,)
         self._may_stop = True  # whether a signal raises `_Stop` in the main thread
+        self._raised = False  # whether it has, and the exception is on its way
         self._held = False
         self._left = threading.Event()
+        self._main = threading.get_ident()
 
     def __enter__(self) -> "Signals":
+        self._hook_before = sys.unraisablehook
+        sys.unraisablehook = self._unraisable_hook
         self._before = {number: signal.signal(number, self._handle) for number in self._handled}
         # Python runs `_handle` in the main thread, which may be busy compiling for minutes; the signal's number is
         # written to this socket at once.
@@ -68,11 +86,12 @@ class Signals:
         self._left.set()
         signal.set_wakeup_fd(self._fd_before)
         self._arriving.close()
-        self._watcher.join()
+        self._watcher.join()  # before the handlers are restored, since it may be about to send a signal again
         self._arrivals.close()
         for number, handler in self._before.items():
             if handler is not None:  # None: not installed from Python, so it cannot be restored
                 signal.signal(number, handler)
+        sys.unraisablehook = self._hook_before
         if error is not None and _followed_a_stop(error):
             raise SystemExit(self.exit_code) from None
 
@@ -106,15 +125,32 @@ class Signals:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         self.received = self.received or signal.Signals(number)
-        if self._may_stop and not importing(frame):
-            self._may_stop = False  # a second one must not interrupt the cleaning up
-            raise _Stop(self.exit_code)
+        if self._may_stop and importing(frame):
+            self._arriving.send(bytes([AGAIN]))
+        elif self._may_stop and not self._raised:
+            self._raised = True
+            raise _Stop(self.exit_code, self._resend)
+
+    def _resend(self) -> None:
+        """Has the watcher send the signal again if its exception did not end the work."""
+        if self._may_stop:
+            self._raised = False
+            self._arriving.send(bytes([AGAIN]))
+
+    def _unraisable_hook(self, event: Any) -> None:
+        """Is `sys.unraisablehook`, which prints the traceback of a swallowed exception, unless it is ours."""
+        if not issubclass(event.exc_type, _Stop):
+            self._hook_before(event)
 
     def _watch(self) -> None:
-        """Informs the user, and has the process exit if that cannot wait."""
+        """Informs the user, sends the signal again if asked to, and has the process exit if that cannot wait."""
         first = True
         while arrived := self._arrivals.recv(1):
             number = arrived[0]
+            if number == AGAIN:
+                time.sleep(0.01)  # until the callback that swallowed it has returned, or the import has ended
+                if self._may_stop:
+                    signal.pthread_kill(self._main, signal.SIGTERM)  # whichever came: a second Ctrl-C exits at once
             if number not in self._handled:  # other parts of the program may handle other signals
                 continue
             if not first and number == signal.SIGINT:

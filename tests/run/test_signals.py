@@ -1,11 +1,15 @@
 """Signals: work that may be abandoned is, unsaved updates are saved first, and a second Ctrl-C exits at once."""
 
+import gc
 import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,9 +41,11 @@ def wait_until_received(active: Signals) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> None:
-    """Checks that each test restores the signal handlers and the wake-up file descriptor."""
+    """Checks that each test restores the signal handlers, the hook and the wake-up file descriptor."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    hook = sys.unraisablehook
     yield
+    assert sys.unraisablehook is hook
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
 
@@ -102,6 +108,92 @@ def test_an_attempt_is_given_up_for_a_signal_wherever_it_is() -> None:
         assert active.exit_code == 143
 
 
+@contextmanager
+def signals_in_gc_callbacks(number: signal.Signals, count: int) -> Iterator[None]:
+    """Sends a signal from a gc callback, in the first `count` collections; jax has such a callback, too."""
+    left = iter(range(count))
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and next(left, None) is not None:
+            send(number)
+            for _ in range(1000):  # Python handles the signal here
+                pass
+
+    gc.callbacks.append(callback)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(callback)
+
+
+def collect() -> None:
+    gc.collect()
+
+
+def finalise() -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            send(signal.SIGTERM)
+            time.sleep(0.1)
+
+    Finalised()
+
+
+def drop_a_weak_reference() -> None:
+    class Referred:
+        pass
+
+    def callback(_: object) -> None:
+        send(signal.SIGTERM)
+        time.sleep(0.1)
+
+    referred = Referred()
+    reference = weakref.ref(referred, callback)
+    del referred
+    assert reference() is None
+
+
+def catch_everything() -> None:
+    try:
+        send(signal.SIGTERM)
+        time.sleep(0.1)
+    except BaseException:
+        pass
+
+
+@pytest.mark.parametrize("swallow", [collect, finalise, drop_a_weak_reference, catch_everything])
+def test_an_attempt_is_given_up_even_if_python_or_a_library_swallows_the_exception(
+    swallow: Callable[[], None], capfd: pytest.CaptureFixture
+) -> None:
+    def work() -> str:
+        swallow()
+        time.sleep(20)
+        return "done"
+
+    with signals_in_gc_callbacks(signal.SIGTERM, 3 if swallow is collect else 0), Signals() as active:
+        active.hold()
+        assert active.attempt(work) is None
+        assert (active.received, active.exit_code) == (signal.SIGTERM, 143)
+    assert capfd.readouterr().err == signals.HELD.decode()  # and no traceback
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_where_nothing_needs_saving_a_swallowed_signal_still_cleans_up(
+    number: signal.Signals, status: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(signals, "GRACE", 300.0)
+    cleaned = []
+    with pytest.raises(SystemExit) as exit_, signals_in_gc_callbacks(number, 1), Signals():
+        try:
+            gc.collect()
+            time.sleep(20)
+            cleaned.append("too late")
+        finally:
+            cleaned.append("up")
+    assert (exit_.value.code, cleaned) == (status, ["up"])
+    assert capfd.readouterr().err == signals.NOTHING_TO_SAVE.decode()
+
+
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Extension modules, such as jax's, may crash the process if an exception is raised while they are initialised."""
     monkeypatch.setattr(signals, "GRACE", 300.0)
@@ -109,10 +201,28 @@ def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
         "import os\nos.kill(os.getpid(), 15)\nfor _ in range(1000):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with Signals() as active:
+    with pytest.raises(SystemExit) as exit_, Signals():
         importlib.import_module("imported_whole")
-    assert active.exit_code == 143
+        assert "imported_whole" in sys.modules
+        time.sleep(20)
+    assert exit_.value.code == 143
     del sys.modules["imported_whole"]
+
+
+def test_an_error_that_is_not_a_signal_s_is_still_told_of(capfd: pytest.CaptureFixture) -> None:
+    told = []
+
+    class Fails:
+        def __del__(self) -> None:
+            raise ValueError("of its own")
+
+    before, sys.unraisablehook = sys.unraisablehook, lambda event: told.append(str(event.exc_value))
+    try:
+        with Signals():
+            Fails()
+    finally:
+        sys.unraisablehook = before
+    assert told == ["of its own"]
 
 
 def test_after_an_attempt_signals_are_only_noted_again() -> None:
