@@ -4,7 +4,7 @@ Ours:  41.26 sacreBLEU on the test split (validation: 41.72), one seed. The reci
        paper's dropout, since there is five times as much text, and the paper's beam search; nothing was tuned here.
 Cost:  108 minutes on one busy CPU core with AMX, in bfloat16, as `configs/multi30k.py` says.
 More:  43.15 (validation: 43.36), which `builtin:tatoeba` is, after two and a half more hours of one core; the tries are
-       in its card, run/models/tatoeba/README.md. More steps were what was missing.
+       in its card, run/models/tatoeba/README.md.
 
     python -m train --config=configs/tatoeba.py:FOLDER --workdir=runs/tatoeba
     python -m infer --workdir=runs/tatoeba --split=test

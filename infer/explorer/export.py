@@ -143,7 +143,7 @@ def largest_difference(model_run: Run, params: Any, sources: Sequence[str]) -> f
 def _numbers(arrays: Iterable[np.ndarray]) -> str:
     """Returns the numbers of all arrays, of 16 bits each: first the low bytes of all, then the high ones.
 
-    Apart, they deflate to 85 % of their size; the high ones are of few kinds.
+    Apart they deflate better, since the high ones, of sign and exponent, are of few kinds.
     """
     halves_n2 = np.concatenate([array.astype("<f2").ravel() for array in arrays]).view(np.uint8).reshape(-1, 2)
     return _deflated(halves_n2.T.tobytes())
