@@ -70,6 +70,7 @@ def default() -> ConfigDict:
     cfg.model.d_k = 64  # width of one head's queries and keys
     cfg.model.d_v = 64  # width of one head's values
     cfg.model.P_drop = 0.1  # sub-layer outputs and embedding sums; section 5.4
+    cfg.model.P_drop_embeddings = -1.0  # embedding sums, if at another rate than P_drop; -1 is P_drop
     cfg.model.P_drop_attention = 0.0  # attention weights; not part of the published recipe
     cfg.model.P_drop_relu = 0.0  # after the ReLU; not part of the published recipe
     cfg.model.positions = "sinusoidal"  # sinusoidal | learned (row E) | rope | alibi | t5 (biases) | shaw | none

@@ -30,7 +30,7 @@ SIZES = (
     "kernel_width",
     "mup_width",
 )
-RATES = ("P_drop", "P_drop_attention", "P_drop_relu")
+RATES = ("P_drop", "P_drop_embeddings", "P_drop_attention", "P_drop_relu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,7 @@ class CommonConfig:
     N: int = 6
     d_model: int = 512
     P_drop: float = 0.1
+    P_drop_embeddings: float = -1.0
     output_bias: bool = False
     scale_embeddings: bool = True
     scale_logits: bool = False
@@ -59,7 +60,8 @@ class CommonConfig:
         for field, value in vars(self).items():
             if field in SIZES and value is not None:
                 _check_size(field, value)
-            if field in RATES and not 0.0 <= value < 1.0:
+            follows_p_drop = field == "P_drop_embeddings" and value == -1.0
+            if field in RATES and not 0.0 <= value < 1.0 and not follows_p_drop:
                 raise ValueError(f"model.{field} is {value}; it must be at least 0 and below 1")
         if fault := broken(self.keys, DEFAULTS):
             raise ValueError(fault)
@@ -68,6 +70,11 @@ class CommonConfig:
     def keys(self) -> dict[str, object]:
         """The fields as keys of a config: "model.N"."""
         return {f"model.{field}": value for field, value in vars(self).items()}
+
+    @property
+    def embedding_dropout(self) -> float:
+        """The rate at which sums of embeddings and positions are dropped."""
+        return self.P_drop if self.P_drop_embeddings == -1.0 else self.P_drop_embeddings
 
     @property
     def tables(self) -> tuple[str, str, str]:

@@ -50,7 +50,7 @@ class Embedding(NamedTuple):
         if self.norm is not None:
             x_btd = self.norm(x_btd)
         # "We apply dropout to the sums of the embeddings and the positional encodings."
-        x_btd = dropout(x_btd.astype(c.dtype), c.P_drop, noise)
+        x_btd = dropout(x_btd.astype(c.dtype), c.embedding_dropout, noise)
         return by_rows(x_btd)
 
     def logit_factors(self, x_btd: Float[Array, "b t d"]) -> tuple[Float[Array, "b t c"], Float[Array, "v c"]]:

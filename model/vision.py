@@ -122,7 +122,7 @@ class Vision(nn.Module):
             x_btd = jnp.concatenate([token_b1d, x_btd], axis=1)
         # Positions count patches row by row, the class token first.
         x_btd = encoding_of(c).embed(x_btd, row.positions_bt, self.positions).astype(c.dtype)
-        x_btd = dropout(x_btd, c.P_drop, fold(noise, EMBED))
+        x_btd = dropout(x_btd, c.embedding_dropout, fold(noise, EMBED))
         x_btd, _, weights = self.encoder(x_btd, row, noise=fold(noise, STACK), return_weights=return_weights)
         # From all positions to one vector per image: [b,t,d] -> [b,d].
         x_bd = x_btd.mean(axis=1) if self.token is None else x_btd[:, 0]

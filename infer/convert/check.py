@@ -17,7 +17,7 @@ from vaswani.data.tokenizer import Tokenizer
 from vaswani.errors import UserError
 from vaswani.ids import EOS, PAD
 from vaswani.infer.runs import Run
-from vaswani.model.config import ModelConfig
+from vaswani.model.config import RATES, ModelConfig
 from vaswani.model.transformer import Transformer
 from vaswani.search.scoring import forced_log_probs
 
@@ -36,7 +36,7 @@ _SIZES = (
     "neighbours",
     "kernel_width",
 )
-_DROPOUT = ("P_drop", "P_drop_attention", "P_drop_relu", "dropout_bits")
+_DROPOUT = (*RATES, "dropout_bits")
 _EXECUTION = ("dtype", "remat", "attention_impl", "scan_layers")
 _TRAINING = ("parametrisation", "mup_width")  # which change initial values and rates
 FREE = (*_SIZES, *_DROPOUT, *_EXECUTION, *_TRAINING)

@@ -182,16 +182,12 @@ def test_bad_arguments(rate, bits, message):
         dropout(jnp.ones(3), rate, Noise(jax.random.key(0), jnp.arange(3), bits))
 
 
-SITES = ("P_drop", "P_drop_attention", "P_drop_relu")
+SITES = ("P_drop", "P_drop_embeddings", "P_drop_attention", "P_drop_relu")
 
 
 @pytest.mark.parametrize("site", [SITES[0], *(pytest.param(site, marks=pytest.mark.slow) for site in SITES[1:])])
-def test_every_rate_of_dropout_acts_by_itself_and_zero_switches_it_off(monkeypatch, site):
-    """With the other two off, a block's output changes with the noise of this one, and by nothing at rate 0.
-
-    That of embeddings, whose rate is P_drop, too, has a test of its own and is off here.
-    """
-    monkeypatch.setattr(embeddings, "dropout", lambda x, *rest: x)
+def test_every_rate_of_dropout_acts_by_itself_and_zero_switches_it_off(site):
+    """With the others off, the output changes with the noise of this one, and by nothing at rate 0."""
     rates = dict.fromkeys(SITES, 0.0)
     params = perturbed(dataclasses.replace(TINY, **rates))
     ids = np.array([[5, 6, 7, 8]], np.int32)
@@ -202,24 +198,24 @@ def test_every_rate_of_dropout_acts_by_itself_and_zero_switches_it_off(monkeypat
     assert np.abs(dropped - still).max() > 1e-3
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_embeddings_are_dropped_too(rate):
-    config = dataclasses.replace(TINY, P_drop=rate)
+@pytest.mark.parametrize("rates, rate", [((0.0, -1.0), 0.0), ((0.5, -1.0), 0.5), ((0.5, 0.2), 0.2), ((0.5, 0.0), 0.0)])
+def test_embeddings_are_dropped_at_the_rate_of_sub_layers_unless_they_have_their_own(rates, rate):
+    config = dataclasses.replace(TINY, P_drop=rates[0], P_drop_embeddings=rates[1])
     table, ids = jnp.ones((TINY.vocab_size, TINY.d_model)), jnp.ones((8, 5), jnp.int32)
     x = Embedding(config, table).encode(ids, jnp.zeros_like(ids), noise(1))
     assert (np.asarray(x) == 0).mean() == pytest.approx(rate, abs=0.05)
 
 
-RATES = {"P_drop": 0.1, "P_drop_attention": 0.2, "P_drop_relu": 0.3}
+RATES = {"P_drop": 0.1, "P_drop_attention": 0.2, "P_drop_relu": 0.3, "P_drop_embeddings": 0.4}
 ROW = Tokens.of(jnp.asarray([[5, 6, 7, 8]], jnp.int32))
 IMAGE = vision.ImageConfig(height=4, width=4, patch_height=2, patch_width=2, classes=3)
-TWO_STACKS = {0.1: 12, 0.2: 6, 0.3: 4}  # of two layers each: embeddings and sub-layers, weights, hidden layers
-ONE_STACK = {0.1: 5, 0.2: 2, 0.3: 2}
+TWO_STACKS = {0.1: 10, 0.2: 6, 0.3: 4, 0.4: 2}  # of two layers each: sub-layers, weights, hidden layers, embeddings
+ONE_STACK = {0.1: 4, 0.2: 2, 0.3: 2, 0.4: 1}
 PLACES = {
     "paper": (Transformer, {}, (ROW, ROW), TWO_STACKS),
     "restricted": (Transformer, {"mixer": "restricted", "neighbours": 3}, (ROW, ROW), TWO_STACKS),
     "strided": (Transformer, {"mixer": "strided", "neighbours": 3}, (ROW, ROW), TWO_STACKS),
-    "linear": (Transformer, {"mixer": "linear"}, (ROW, ROW), {0.1: 12, 0.2: 2, 0.3: 4}),
+    "linear": (Transformer, {"mixer": "linear"}, (ROW, ROW), {0.1: 10, 0.2: 2, 0.3: 4, 0.4: 2}),
     "language model": (LanguageModel, {}, (ROW,), ONE_STACK),
     "masked": (MaskedLM, {}, (ROW,), ONE_STACK),
     "prefix": (PrefixLM, {"prefix": "full"}, (ROW, ROW), ONE_STACK),

@@ -52,6 +52,7 @@ OTHER: dict[str, tuple[Any, ...]] = {
     "d_k": (16,),
     "d_v": (16,),
     "P_drop": (0.6,),
+    "P_drop_embeddings": (0.6,),
     "P_drop_attention": (0.5,),
     "P_drop_relu": (0.5,),
     "positions": ("learned", "sinusoidal"),
@@ -224,7 +225,7 @@ def test_a_task_may_be_translation_to_the_model(name: str):
         for key in OTHER:
             other = with_another("translation", changes, key)
             said = refusal("translation", other)
-            assert refusal(name, other) == (said and said.replace("task=translation", f"task={name}"))
+            assert refusal(name, other) == (said and said.replace("it is 'translation'", f"it is '{name}'"))
 
 
 class Noting:
