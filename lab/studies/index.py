@@ -24,6 +24,7 @@ STUDIES = {  # by the name of its folder
     "heads": "how many positions a head averages, by the number of heads",
     "forcing": "what label smoothing does under the model's own prefixes",
     "norms": "where post-norm fails to start",
+    "dropout": "dropout at one place at a time",
     "mup": "whether the best learning rate stays the same as a model grows",
     "optimisers": "which optimiser is the fastest in the first 300 updates",
     "g2p": "from letters to phones in ten languages",

@@ -1,4 +1,4 @@
-"""The training texts that rows of the study make, written once for all seeds."""
+"""Training texts that studies make of a corpus, written once for all seeds."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 from vaswani.data.sources import open_corpus
 from vaswani.files import write_text
 
-TEXTS = "runs/bleu-texts"  # a folder for each text
+TEXTS = "runs/texts"  # a folder for each text
 Pairs = list[tuple[str, ...]]
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lab.studies.bleu import curve, design, queue, run, signs, study, texts
+from lab.studies import texts
+from lab.studies.bleu import curve, design, queue, run, signs, study
 from lab.studies.bleu.faults import FAULTS, fault
 from lab.studies.bleu.measure import MeanOfSentences, Reading, compare, compare_readings
 from tests.tiny import LINES, TINY, tokenizer

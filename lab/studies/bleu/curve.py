@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
-from lab.studies.bleu.texts import TEXTS
+from lab.studies.texts import TEXTS
 from vaswani.configs.common import default
 from vaswani.data.corpora import corpus_folder
 

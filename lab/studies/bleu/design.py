@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from lab.studies.bleu.texts import TEXTS
+from lab.studies.texts import TEXTS
 from vaswani.configs.common import default
 from vaswani.data.corpora import corpus_folder
 

@@ -6,7 +6,6 @@ A row is one of `design.py` or of `curve.py`. The same command resumes a run tha
 """
 
 import json
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from lab.studies.bleu import curve, design, texts
+from lab.studies import texts
+from lab.studies.bleu import curve, design
 from lab.studies.bleu.faults import fault
 from lab.studies.bleu.measure import Scored, compare, score
+from lab.studies.own_records import about, finite
 from vaswani.command import run
 from vaswani.data.lines import read_lines
 from vaswani.errors import UserError
@@ -91,11 +92,10 @@ def _against(base: Path, scored: Scored) -> dict[str, float] | None:
 
 def _record(row: str, cfg: ConfigDict, workdir: Path, model_run: Run | None = None, **further: Any) -> dict[str, Any]:
     """Returns the record of a run: what it was, its log, and `further`."""
-    launches = read_launches(workdir)
     metrics = read_metrics(workdir)
     log = [{key: line[key] for key in LOGGED} for line in metrics if line["kind"] == "train"]
     valid = [{key: line[key] for key in ("step", "loss", "nll")} for line in metrics if line["kind"] == "valid"]
-    manifest = launches[-1]["data"]["train"]
+    data = read_launches(workdir)[-1]["data"]
     read = sum(line["non_pad_share"] for line in log) / max(len(log), 1) * cfg.steps * cfg.data.tokens_per_batch
     return {
         "study": "bleu",
@@ -105,25 +105,14 @@ def _record(row: str, cfg: ConfigDict, workdir: Path, model_run: Run | None = No
         **further,
         "log": log,
         "valid": valid,
-        "valid_subwords": launches[-1]["data"]["valid"]["tokens"]["target"],
-        "pairs": manifest["pairs"],
+        "valid_subwords": data["valid"]["tokens"]["target"],
+        "pairs": data["train"]["pairs"],
         # Both sides' positions hold `read` tokens each, on average.
-        "epochs": 2 * read / sum(manifest["tokens"].values()),
+        "epochs": 2 * read / sum(data["train"]["tokens"].values()),
         "steps": cfg.steps,
         "parameters": count_parameters(model_run.params) if model_run else 0,
-        "git": [launch["git"] for launch in launches],
-        "device": launches[-1]["device"],
-        "versions": launches[-1]["versions"],
+        **about(workdir),
     }
-
-
-def finite(part: Any) -> Any:
-    """Returns a part of a record with None for numbers that JSON has no name for."""
-    if isinstance(part, dict):
-        return {key: finite(value) for key, value in part.items()}
-    if isinstance(part, list):
-        return [finite(value) for value in part]
-    return None if isinstance(part, float) and not math.isfinite(part) else part
 
 
 def main(argv: list[str]) -> None:

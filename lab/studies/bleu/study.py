@@ -12,13 +12,12 @@ from lab.cards.card import Card, Claim, Verdict, measure
 from lab.studies.bleu import curve, design
 from lab.studies.bleu.design import ROWS, SEEDS
 from lab.studies.bleu.signs import signs
+from lab.studies.own_records import Record, newest, runs_of
 from lab.studies.study import Commands, Runs, Study, count_seeds, differences, mean_cost
 from vaswani.paper.drawing import colour, figure_file
-from vaswani.paper.provenance import caveats
-from vaswani.paper.records import Records, RunRecord
-from vaswani.paper.rows import RowRuns, ScoredRun, caveat_notes
+from vaswani.paper.records import Records
+from vaswani.paper.rows import caveat_notes
 from vaswani.paper.tables.trend import paired_differences
-from vaswani.run.folder import as_json
 from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/bleu/design.py"
@@ -31,38 +30,16 @@ CURVE = "How much text, which model"
 
 def of_part(records: Records, part: str) -> list[dict[str, Any]]:
     """Returns this study's records of a part: training, curve or readings; of one row and seed only the newest."""
-    newest: dict[tuple[str, int], dict[str, Any]] = {}
-    for record in records.of_studies:
-        if record["study"] == "bleu" and record["part"] == part:
-            newest[record.get("row", ""), record.get("seed", 0)] = record
-    return [*newest.values()]
+    return newest(record for record in records.of_studies if record["study"] == "bleu" and record["part"] == part)
 
 
 def rows(records: Records) -> Runs:
     """Returns the runs of each row of the first part; of a run that failed, BLEU is 0."""
-    runs: Runs = {}
-    for name in ROWS:
-        of_row = [record for record in of_part(records, "training") if record["row"] == name]
-        by_seed = sorted(of_row, key=lambda record: record["seed"])
-        runs[name] = RowRuns([_scored(record, design.get_config(name)) for record in by_seed], "", [])
-    return runs
 
+    def scores(record: Record) -> dict[str, float]:
+        return {"sacrebleu": 0.0 if record["failed"] else record["test"]["sacrebleu"]}
 
-def _scored(record: Mapping[str, Any], cfg: Any) -> ScoredRun:
-    launches = [{"git": git, "device": record["device"]} for git in record["git"]]
-    run = RunRecord(
-        path=Path("lab/studies/bleu"),
-        config={**as_json(cfg), "seed": record["seed"]},
-        problem="",
-        steps=record["steps"],
-        minutes=record["minutes"],
-        launches=launches,
-        evaluations=[],
-        validations=[],
-        caveats=caveats(launches),
-    )
-    sacrebleu = 0.0 if record["failed"] else record["test"]["sacrebleu"]
-    return ScoredRun(run, {**record, "sacrebleu": sacrebleu}, run.path)
+    return runs_of(of_part(records, "training"), ROWS, design.get_config, scores)
 
 
 # The rule

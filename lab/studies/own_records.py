@@ -1,0 +1,74 @@
+"""Records of runs that no config says all about, one line of JSON each: what any of them has, and the runs of a row."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from vaswani.paper.provenance import caveats
+from vaswani.paper.records import RunRecord
+from vaswani.paper.rows import RowRuns, ScoredRun
+from vaswani.run.folder import as_json
+from vaswani.run.records import read_launches
+
+Record = dict[str, Any]
+
+
+def about(workdir: Path) -> Record:
+    """Returns what a record says of the launches of a run: commits, device and versions."""
+    launches = read_launches(workdir)
+    last = launches[-1]
+    return {
+        "git": [launch["git"] for launch in launches],
+        "device": last["device"],
+        "versions": last["versions"],
+    }
+
+
+def finite(part: Any) -> Any:
+    """Returns a part of a record with None for numbers that JSON has no name for."""
+    if isinstance(part, dict):
+        return {key: finite(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [finite(value) for value in part]
+    return None if isinstance(part, float) and not math.isfinite(part) else part
+
+
+def newest(records: Iterable[Record]) -> list[Record]:
+    """Keeps the last record of each row and seed."""
+    by_run = {(record.get("row", ""), record.get("seed", 0)): record for record in records}
+    return [*by_run.values()]
+
+
+def runs_of(
+    records: Iterable[Record],
+    rows: Iterable[str],
+    get_config: Callable[[str], ConfigDict],
+    scores: Callable[[Record], Mapping[str, float]],
+) -> dict[str, RowRuns]:
+    """Returns the runs of each row, by seed; `scores` are those of a record by name, beside what it has itself."""
+    by_seed = sorted(records, key=lambda record: record["seed"])
+    runs: dict[str, RowRuns] = {}
+    for row in rows:
+        cfg = get_config(row)
+        of_row = [_scored(record, cfg, scores) for record in by_seed if record["row"] == row]
+        runs[row] = RowRuns(of_row, "", [])
+    return runs
+
+
+def _scored(record: Record, cfg: ConfigDict, scores: Callable[[Record], Mapping[str, float]]) -> ScoredRun:
+    launches = [{"git": git, "device": record["device"]} for git in record["git"]]
+    run = RunRecord(
+        path=Path("lab/studies") / record["study"],
+        config={**as_json(cfg), "seed": record["seed"]},
+        problem="",
+        steps=record["steps"],
+        minutes=record["minutes"],
+        launches=launches,
+        evaluations=[],
+        validations=[],
+        caveats=caveats(launches),
+    )
+    return ScoredRun(run, {**record, **scores(record)}, run.path)
