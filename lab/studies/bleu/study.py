@@ -18,7 +18,7 @@ from vaswani.paper.drawing import colour, figure_file
 from vaswani.paper.records import Records
 from vaswani.paper.rows import caveat_notes
 from vaswani.paper.tables.trend import paired_differences
-from vaswani.train.table import NOT_RUN, Table, number, spread
+from vaswani.train.table import NOT_RUN, Markdown, Table, number, spread
 
 FILE = "lab/studies/bleu/design.py"
 BASE = "base"
@@ -214,7 +214,8 @@ def readings(records: Records) -> Table:
     found = of_part(records, "readings")
     newest = found[-1]["readings"] if found else {}
     lines: list[tuple[str, ...]] = []
-    for name, (key, _) in NAMED.items():
+    for name, (written, _) in NAMED.items():
+        key = Markdown(written)
         reading = newest.get(name)
         if reading is None:
             lines.append((name, NOT_RUN, "", "", key))
@@ -226,15 +227,12 @@ def readings(records: Records) -> Table:
     head = ("reading", "BLEU", "BLEU − usual", "95 % interval", "our key or command")
     at_0 = sum(reading["low"] <= 0 <= reading["high"] for reading in newest.values())
     notes = [
-        *(
-            [f"of {len(newest)} readings, {at_0} have an interval that holds 0: they cost nothing here"]
-            if newest
-            else []
-        ),
         "one model, builtin:tatoeba, on the 3,242 pairs of Tatoeba's test split; nothing is trained, nothing chosen",
         "usual: sacreBLEU of plain text, cased, 13a; a beam of 4, the model's alpha; the interval is a paired "
         "bootstrap over sentences",
     ]
+    if newest:
+        notes.insert(0, f"of {len(newest)} readings, {at_0} have an interval that holds 0: they cost nothing here")
     return Table("bleu-readings", READINGS, head, lines, notes)
 
 
