@@ -1,4 +1,5 @@
 import gzip
+import json
 import re
 import shutil
 import subprocess
@@ -222,6 +223,20 @@ def test_the_builder_of_the_page_prepares_the_pairs_of_text_files_in_their_order
     for split in ("train", "valid", "test"):
         own = open_corpus(f"tfds:sets/mine/1.0.0:{split}:{{en,de}}")
         assert list(own.pairs()) == list(open_corpus(f"text:corpus/{split}.{{en,de}}").pairs())
+
+
+def test_the_two_recorded_trainings_from_a_set_and_from_text_files_are_the_same_but_for_their_corpora() -> None:
+    lines = (ROOT / "paper/records/corpora.jsonl").read_text(encoding="utf-8").splitlines()
+    text_run, tfds_run = (json.loads(line) for line in lines)
+    assert (text_run["name"], tfds_run["name"]) == ("corpora/text", "corpora/tfds")
+    for run, kind in ((text_run, "text:"), (tfds_run, "tfds:")):
+        for split in ("train", "valid", "test"):
+            assert run["config"]["data"].pop(split).startswith(kind)
+    assert text_run["config"] == tfds_run["config"]
+    losses = [[line["nll"] for line in run["training"]["validations"]] for run in (text_run, tfds_run)]
+    assert len(losses[0]) == 10 and losses[0] == losses[1]
+    hashes = [(run["evaluation"]["params_sha256"], run["translations_sha256"]) for run in (text_run, tfds_run)]
+    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.filterwarnings("default")
