@@ -1,8 +1,8 @@
 """Why dropout at these places? One place at a time, on so little text that a model without dropout overfits.
 
 The paper drops elements of each sub-layer's output before it is added, and of the sums of embeddings and positions
-(section 5.4). Many implementations also drop attention weights and the hidden units after the ReLU (tensor2tensor's
-base did, at other rates), and some drop the sum that is the residual stream.
+(section 5.4). Many implementations also drop attention weights and the hidden units after the ReLU, as tensor2tensor's
+second base did.
 
 The design, fixed before the first run (pilots of `none` and `paper` with seed 98 were looked at on validation, to see
 that the former overfits):
