@@ -52,7 +52,7 @@ def compiler_options(cfg: ConfigDict, platform: str) -> CompilerOptions | None:
         _check_bfloat16(platform)
         return OPTIONS
     may_gain = cfg.cpu_onednn and platform == "cpu" and cfg.model.d_model >= WIDTH
-    return OPTIONS if may_gain and _is_faster(cfg.model.dtype) else None
+    return OPTIONS if may_gain and is_faster(cfg.model.dtype) else None
 
 
 def choice(cfg: ConfigDict, platform: str) -> str:
@@ -72,14 +72,14 @@ def _check_bfloat16(platform: str) -> None:
             f"{refused} CPU ({cpu_model()}), which has neither {AMX} nor {AVX512}: bfloat16 would not be faster than "
             "float32"
         )
-    if not _is_faster(BFLOAT16):
+    if not is_faster(BFLOAT16):
         raise UserError(
             f"{refused} CPU ({cpu_model()}) with jax {jax.__version__}: bfloat16 is faster with {unit} from jax "
             f"{'.'.join(map(str, FIRST_JAX[BFLOAT16, unit]))} on"
         )
 
 
-def _is_faster(dtype: str) -> bool:
+def is_faster(dtype: str) -> bool:
     """Returns whether this CPU and this jax are among those on which oneDNN is faster in `dtype`."""
     first = FIRST_JAX.get((dtype, faster_unit()))
     return first is not None and jax.__version_info__ >= first

@@ -1,13 +1,18 @@
 """lab/docs/cost.md: the page is that of its records; exponents, and how sizes grow."""
 
+import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from lab.benchmarks.cost import corpus, devices, growth, sizes, table
+from lab.benchmarks.cost import corpus, devices, growth, savings, sizes, table
 from tests import commands
+from vaswani.data.plans import PlannedBatch
 from vaswani.errors import UserError
 from vaswani.machine import cpus
+from vaswani.train.cpu_matmuls import is_faster
 
 GROWTH: dict[str, Any] = {
     "grows": "length",
@@ -82,7 +87,7 @@ def test_a_corpus_is_prepared_alike_by_one_processor_and_by_two(monkeypatch: pyt
 
 def test_what_was_not_measured_says_so_and_a_damaged_record_is_named(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(table, "RECORDS", tmp_path)
-    assert [made.rows for made in table.tables()] == [[("not run",)]] * 5
+    assert [made.rows for made in table.tables()] == [[("not run",)]] * len(table.SCHEMAS)
     (tmp_path / "search.json").write_text("{}")
     with pytest.raises(UserError, match=r"search\.json: damaged: it has no 'device'"):
         table.tables()
@@ -109,3 +114,45 @@ def test_a_pipeline_too_short_to_be_measured_is_refused_by_its_flag(flag: str) -
     done = commands.run("lab.benchmarks.pipeline", "--pairs=1000", flag)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: flag {flag}:") and done.stderr.count("\n") == 1
+
+
+def test_an_unsorted_batch_is_as_long_as_its_longest_pair_and_holds_each_pair_once() -> None:
+    lengths_nk = np.random.default_rng(1).integers(3, 40, (150, 2)).astype(np.int32)
+    plan = savings.unsorted(lengths_nk)
+    assert sorted(np.concatenate([batch.members for batch in plan])) == [*range(150)]
+    for batch in plan:
+        longest = lengths_nk[batch.members].max()
+        assert batch.row_length == min(length for length in savings.LENGTHS if length >= longest)
+    assert len({tuple(batch.members[:5] - batch.members[0]) for batch in plan}) == len(plan), "in random order"
+
+
+def test_speed_counts_an_update_as_often_as_an_epoch_has_its_shape() -> None:
+    plan = [PlannedBatch(length, np.zeros((rows, 1), np.int32)) for length, rows in ((8, 4), (8, 4), (16, 2))]
+    shapes = savings.shapes_of(plan)
+    assert [(shape["length"], shape["rows"], shape["batches"]) for shape in shapes] == [(8, 4, 2), (16, 2, 1)]
+    short = {**shapes[0], "cpu": [1.0, 2.0, 1.0], "memory": 2**20}
+    long = {**shapes[1], "cpu": [2.0, 2.0, 4.0], "memory": 2**22}
+    twice = [{**shape, "cpu": [2 * seconds for seconds in shape["cpu"]]} for shape in (short, long)]
+    record = {"pairs": 10, "tokens": [60, 60], "shapes": {"one": [short, long], "other": twice}}
+    (made,) = table.savings(record)
+    # 60 target tokens in 4, 6 and 6 seconds; 120 of 2 (2 4 8 + 2 16) = 192 positions hold one.
+    assert made.rows == [
+        ("one", "10", "1.00 (1.00 to 1.00)", "4", "37.5%"),
+        ("other", "5", "0.50 (0.50 to 0.50)", "4", "37.5%"),
+    ]
+
+
+@pytest.mark.slow
+def test_every_way_to_train_is_timed_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths_nk = np.full((8, 2), 7, np.int32)
+    monkeypatch.setattr(savings, "prepare_all", lambda *_, **__: (None, SimpleNamespace(lengths=lengths_nk), None))
+    small = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 8, "vocab_size": 50}
+    monkeypatch.setattr(savings, "MODEL", dataclasses.replace(savings.MODEL, **small))
+    monkeypatch.setattr(savings, "TOKENS", 64)
+    record = savings.measured(rounds=2)
+    ways = [name for name in savings.ROWS if "bfloat16" not in name or is_faster("bfloat16")]
+    assert [*record["shapes"]] == ways
+    for shapes in record["shapes"].values():
+        assert all(len(shape["cpu"]) == 2 and shape["memory"] > 0 for shape in shapes)
+    (made,) = table.savings(record)
+    assert [row[0] for row in made.rows] == ways

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lab.benchmarks.cost.growth import slopes
 from vaswani.files import write_json, write_text
 from vaswani.paper.markers import replace_block
@@ -40,6 +42,7 @@ SCHEMAS: dict[str, Any] = {
         "pack": _BATCHES,
     },
     "devices": {**_ABOUT, "counts": [int], "sizes": dict, "data": _DEVICE, "fsdp": _DEVICE},
+    "savings": {**_ABOUT, "pairs": int, "tokens": [int], "shapes": dict},
 }
 # The cost of a layer, by its mixer and how attention is computed, at n positions of width d, and its exponent of n. The
 # first four are the paper's Table 1.
@@ -62,6 +65,7 @@ TITLES = {
     "search": "A search",
     "corpus": "A corpus",
     "devices": "Several devices",
+    "savings": "What bfloat16, recomputation and batches of like lengths bring",
 }
 
 
@@ -87,7 +91,9 @@ def _tables(name: str) -> list[Table]:
     if not path.exists():
         return [Table(name, TITLES[name], (name,), [(NOT_RUN,)], [])]
     record = read_json(path, SCHEMAS[name])
-    about = f"{record['device']['cpu']}, {record['device']['cpus']} processors, jax {record['versions']['jax']}"
+    count = record["device"]["cpus"]
+    processors = f"{count} {'processor' if count == 1 else 'processors'}"
+    about = f"{record['device']['cpu']}, {processors}, jax {record['versions']['jax']}"
     return [table._replace(notes=[*table.notes, about]) for table in MAKERS[name](record)]
 
 
@@ -176,10 +182,38 @@ def devices(record: dict[str, Any]) -> list[Table]:
     return [Table("devices", TITLES["devices"], head, rows, [sizes, counted])]
 
 
+def savings(record: dict[str, Any]) -> list[Table]:
+    """Returns a row for each way to train: its speed, also by that of the first row, its memory and its padding."""
+    source, target = record["tokens"]
+    rates: dict[str, list[float]] = {}  # of target tokens, by round
+    for name, shapes in record["shapes"].items():
+        batches = [shape["batches"] for shape in shapes]
+        rounds = zip(*(shape["cpu"] for shape in shapes), strict=True)
+        rates[name] = [target / float(np.dot(batches, seconds)) for seconds in rounds]
+    base = next(iter(rates.values()))
+    rows: list[tuple[str, ...]] = []
+    for name, shapes in record["shapes"].items():
+        ratios = [rate / of_base for rate, of_base in zip(rates[name], base, strict=True)]
+        positions = sum(2 * shape["batches"] * shape["rows"] * shape["length"] for shape in shapes)
+        rows.append(
+            (
+                name,
+                f"{statistics.median(rates[name]):,.0f}",
+                f"{number(statistics.median(ratios))} ({number(min(ratios))} to {number(max(ratios))})",
+                f"{max(shape['memory'] for shape in shapes) / MIB:,.0f}",
+                f"{1 - (source + target) / positions:.1%}",
+            )
+        )
+    head = ("batches and model", "target tokens a processor second", "times the first", "MiB", "padding")
+    counted = f"an epoch of {record['pairs']:,} pairs of Multi30k; medians of {len(base)} rounds, and their range"
+    return [Table("savings", TITLES["savings"], head, rows, [counted])]
+
+
 MAKERS: dict[str, Callable[[dict[str, Any]], list[Table]]] = {
     "update": lambda record: growths("update", record),
     "layers": layers,
     "search": lambda record: growths("search", record),
     "corpus": corpus,
     "devices": devices,
+    "savings": savings,
 }
