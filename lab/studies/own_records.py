@@ -1,4 +1,4 @@
-"""Records of runs that no config says all about, one line of JSON each: what any of them has, and the runs of a row."""
+"""Records that a study writes itself, a line of JSON for each run, where a config does not describe a run in full."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 
 def about(workdir: Path) -> Record:
-    """Returns what a record says of the launches of a run: commits, device and versions."""
+    """Returns the commits, the device and the versions with which a run was trained."""
     launches = read_launches(workdir)
     last = launches[-1]
     return {
@@ -48,7 +48,7 @@ def runs_of(
     get_config: Callable[[str], ConfigDict],
     scores: Callable[[Record], Mapping[str, float]],
 ) -> dict[str, RowRuns]:
-    """Returns the runs of each row, by seed; `scores` are those of a record by name, beside what it has itself."""
+    """Returns the runs of each row, by seed; `scores` returns what a record is scored by."""
     by_seed = sorted(records, key=lambda record: record["seed"])
     runs: dict[str, RowRuns] = {}
     for row in rows:

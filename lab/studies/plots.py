@@ -7,6 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from lab.studies.study import Runs
+
 # What the rows of several studies are called in their figures.
 MIXERS = {
     "attention": "attention",
@@ -29,3 +31,13 @@ def draw_seeds(axes: Axes, place: float, values: Sequence[float], ink: Any, publ
     axes.plot(np.full(len(values), place), values, "o", color=ink)
     if published is not None:
         axes.plot((place - 0.3, place + 0.3), (published, published), color="grey")
+
+
+def draw_rows(axes: Axes, runs: Runs, score: str) -> None:
+    """Draws a score of each row, in their order: a dot for each seed, and a line at the mean."""
+    for place, row in enumerate(runs.values()):
+        values = row.values(score)
+        if values:
+            axes.plot((place - 0.3, place + 0.3), [float(np.mean(values))] * 2, color="black")
+        draw_seeds(axes, place, values, "0.5")
+    axes.set_xticks(range(len(runs)), list(runs))

@@ -5,6 +5,7 @@ from pathlib import Path
 from lab.cards.card import Card, Verdict, between, compare
 from lab.studies.dropout.design import BASE, PAPER, PLACES, RATE, ROWS, SEEDS, get_config
 from lab.studies.own_records import Record, newest, runs_of
+from lab.studies.plots import draw_rows
 from lab.studies.study import Runs, Study, count_seeds, mean, mean_cost, minus, table
 from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
@@ -44,7 +45,7 @@ def tables(records: Records) -> list[Table]:
 
 
 def cards(records: Records) -> list[Card]:
-    """Claims of each place that it has a lower nll than none; and what the paper's places are compared with."""
+    """Claims that each place has a lower nll than none, and two about the paper's places."""
     runs = rows(records)
     places = [
         between(f"dropout of {name} alone has less than none", runs[name], runs[BASE], NLL, -1) for name in PLACES
@@ -60,19 +61,14 @@ def cards(records: Records) -> list[Card]:
 
 
 def plot(records: Records, path: Path) -> None:
-    """Draws a bar for each row, and a dot for each seed.
+    """Draws every seed of each row, and their mean.
 
     Raises:
       UserError: the file cannot be written.
     """
     with figure_file(path, 6, 3) as figure:
         axes = figure.subplots()
-        for place, row in enumerate(rows(records).values()):
-            values = row.values(NLL)
-            if len(values):
-                axes.plot([place], [sum(values) / len(values)], "_", color="black", markersize=20)
-                axes.plot([place] * len(values), values, "o", color="0.5", markersize=4)
-        axes.set_xticks(range(len(ROWS)), list(ROWS))
+        draw_rows(axes, rows(records), NLL)
         axes.set_ylabel("lowest nll on validation")
 
 

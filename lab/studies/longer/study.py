@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lab.cards.card import Card, Verdict, between, compare
 from lab.studies.longer.design import PAPER, POSITIONS, SEEDS
+from lab.studies.plots import draw_rows
 from lab.studies.study import Rows, Runs, Study, configs, count_seeds, mean, mean_cost, minus, table
 from vaswani.paper.drawing import figure_file
 from vaswani.paper.records import Records
@@ -49,19 +50,14 @@ def cards(records: Records) -> list[Card]:
 
 
 def plot(records: Records, path: Path) -> None:
-    """Draws a bar for each kind of positions, and a dot for each seed.
+    """Draws every seed of each row, and their mean.
 
     Raises:
       UserError: the file cannot be written.
     """
     with figure_file(path, 5, 3) as figure:
         axes = figure.subplots()
-        for place, row in enumerate(ROWS.find(records).values()):
-            scores = [scored.scores["sacrebleu"] for scored in row.scored]
-            if scores:
-                axes.bar(place, sum(scores) / len(scores), color="0.8")
-                axes.plot([place] * len(scores), scores, "o", color="black", markersize=4)
-        axes.set_xticks(range(len(POSITIONS)), POSITIONS)
+        draw_rows(axes, ROWS.find(records), "sacrebleu")
         axes.set_ylabel("sacreBLEU, 31 to 60 words")
 
 
