@@ -691,7 +691,7 @@ def test_optimisers_are_judged_by_the_updates_to_what_adam_reached(tmp_path: Pat
         "adafactor": [0.005] * 5,
     }
     records = plant_curves(tmp_path, slopes)
-    study, stage_1 = optimisers.tables(records)
+    study, _, _, stage_1 = optimisers.tables(records)
     target = 6 - 0.01 * 240
     assert study.notes[1].endswith(f": {target:.3f}")
     found = row(study, "muon")
@@ -720,7 +720,7 @@ def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "results").mkdir(parents=True)
     outcome = {"state": "failed", "reason": "update 50: the loss is nan and the gradient norm nan; no checkpoint"}
     (tmp_path / "sweep" / "results" / "muon-3.json").write_text(json.dumps(outcome))
-    study, _ = optimisers.tables(find_records(tmp_path))
+    study, *_ = optimisers.tables(find_records(tmp_path))
     found = row(study, "muon")
     assert (found["seeds that got there"], found["updates to the target"]) == ("4 of 5", "252 ± 27")
     assert found["nll after the last update"] == "3.000 ± 0.000"
@@ -728,12 +728,12 @@ def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
     optimisers.plot(find_records(tmp_path), tmp_path / "optimisers.svg")
     # A run of the same seed that has not diverged counts in its place.
     plant(tmp_path / "zz", config, scores(config, "valid", 1.0), validations=[(s, 99.0) for s in range(20, 301, 20)])
-    assert optimisers.curves_of(find_records(tmp_path))["muon"][3][0] == (20, pytest.approx(np.log(99.0)))
+    assert optimisers.curves_of(find_records(tmp_path), ["muon"])["muon"][3][0] == (20, pytest.approx(np.log(99.0)))
 
 
 def test_an_optimiser_with_a_seed_too_few_leaves_all_open(tmp_path: Path) -> None:
     records = plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS if name != "ademamix"})
-    study, _ = optimisers.tables(records)
+    study, *_ = optimisers.tables(records)
     assert all(": open" in note for note in study.notes if note.startswith("verdict on"))
 
 
@@ -749,7 +749,7 @@ def test_runs_that_were_validated_at_other_updates_give_no_target(tmp_path: Path
     for option in optimisers_config.OPTIONS["adam"]:
         config = planted_config(optimisers.run_of("adam", option), seed=0, eval__every=100)
         plant(tmp_path / str(option), config, validations=[(100, 20.0), (200, 10.0), (300, 5.0)])
-    assert optimisers.target_of(find_records(tmp_path)) is None
+    assert optimisers.target_of(find_records(tmp_path), "adam") is None
 
 
 def test_a_run_that_diverged_is_one_of_those_that_are_chosen_between(tmp_path: Path) -> None:
