@@ -1,6 +1,6 @@
 """Which optimiser is the fastest? Adam, Muon, schedule-free AdamW, AdEMAMix and Adafactor, tuned alike, on Tatoeba.
 
-AdamW, and Adam with a longer warm-up, were added later.
+AdamW, and Adam with longer warm-ups, were added later, and have not run to the end.
 
 The paper trains with Adam (section 5.3). New optimisers are mostly published against an Adam that was tuned less than
 they were (Choi et al. 2019, arXiv 1910.05446; Dahl et al. 2023, arXiv 2306.07179); here every one has the same twenty

@@ -217,7 +217,7 @@ def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.
 def verdict(row: str, fewer: Differences, base: str) -> Verdict:
     """Judges a row, given the updates of every one minus those of what is called `base`."""
     if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
-        return Verdict.open("not all seeds of all optimisers are there")
+        return Verdict.open("not all seeds of all rows are there")
     if fewer[row].mean() >= 0:
         return Verdict.refuted(f"it is no faster than {base}")
     p = holm(p_values_of(fewer))[row]
