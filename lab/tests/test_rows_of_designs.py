@@ -11,12 +11,14 @@ from lab.scan import SPLITS
 from lab.studies.g2p import design as g2p
 from lab.studies.layers.design import D_FF
 from lab.studies.layers.design import get_config as layers
+from lab.studies.optimisers import design as optimisers
 from lab.studies.second import design as second
 from tests.conftest import ROOT
 from tests.repo.test_configs import check_parameters
 from tests.slow import slow_but
 from vaswani.configs.ablations import ROWS
 from vaswani.configs.ablations import get_config as ablation
+from vaswani.keys import changed_values
 from vaswani.model.parameter_count import parameter_count
 from vaswani.paper.published import TABLE3
 from vaswani.tasks.config import model_config
@@ -115,6 +117,21 @@ def test_two_languages_train_longer_at_the_chosen_dropout(monkeypatch: pytest.Mo
 def test_a_row_of_the_second_design_alone_has_the_schedule_that_it_chose() -> None:
     for row, schedule in second.CHOSEN.items():
         assert second.get_config(row).to_dict() == second.get_config(f"{row}:{schedule}").to_dict(), row
+
+
+def test_the_rows_added_to_optimisers_differ_from_adam_in_decay_or_warm_up() -> None:
+    adam = optimisers.get_config("adam:0.005-10-1").to_dict()
+    decayed = optimisers.get_config("adamw:0.005-10-1").to_dict()
+    assert changed_values(adam, decayed) == {"optim.name": "adamw", "optim.weight_decay": 0.01}
+    for share, updates in ((4, 12), (10, 30), (20, 60)):
+        warmed_up = optimisers.get_config(f"warmup-{share}:0.005-{share}-1").to_dict()
+        assert changed_values({**adam, "optim": {**adam["optim"], "warmup": updates}}, warmed_up) == {}
+
+
+def test_a_sweep_of_optimisers_trains_what_two_rows_share_once() -> None:
+    points = [tuple(point.items()) for point in optimisers.sweep("choose")]
+    every_option = sum(map(len, optimisers.OPTIONS.values()))
+    assert len(points) == len(set(points)) == every_option - len(optimisers.LADDER)  # a warm-up of 10 %, Adam's too
 
 
 @pytest.mark.parametrize("file", ["design.py", "README.md"])

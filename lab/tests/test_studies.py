@@ -664,16 +664,17 @@ def test_the_target_is_crossed_on_the_line_between_two_validations(target: float
 
 
 def plant_curves(folder: Path, slopes: dict[str, list[float]]) -> Records:
-    """Plants stage 1 of Adam, of which the option 0.005-10-0 is the best, and stage 2: loss falls by a slope from 6."""
+    """Plants stage 1 of both bases, with 0.005 the best rate, and stage 2: loss falls from 6 by a slope."""
     steps = range(20, optimisers_config.STEPS + 1, 20)
 
     def validations(slope: float) -> list[tuple[int, float]]:
         return [(step, float(np.exp(6 - slope * step))) for step in steps]
 
-    for option in optimisers_config.OPTIONS["adam"]:
-        config = planted_config(optimisers.run_of("adam", option), seed=0)
-        slope = 0.01 if str(option) == "0.005-10-0" else 0.005
-        plant(folder / f"choose-{option}", config, validations=validations(slope))
+    for base, best, fastest in (("adam", "0.005-10-0", 0.01), ("warmup-4", "0.005-4-1", 0.008)):
+        for option in optimisers_config.OPTIONS[base]:
+            config = planted_config(optimisers.run_of(base, option), seed=0)
+            slope = fastest if str(option) == best else 0.005
+            plant(folder / f"choose-{option}", config, validations=validations(slope))
     for name, of_row in slopes.items():
         for seed, slope in zip(optimisers_config.SEEDS, of_row, strict=True):
             config = planted_config(f"{optimisers.FILE}:{name}", seed=seed)
@@ -691,7 +692,7 @@ def test_optimisers_are_judged_by_the_updates_to_what_adam_reached(tmp_path: Pat
         "adafactor": [0.005] * 5,
     }
     records = plant_curves(tmp_path, slopes)
-    study, stage_1 = optimisers.tables(records)
+    study, _, _, stage_1 = optimisers.tables(records)
     target = 6 - 0.01 * 240
     assert study.notes[1].endswith(f": {target:.3f}")
     found = row(study, "muon")
@@ -712,6 +713,34 @@ def test_optimisers_are_judged_by_the_updates_to_what_adam_reached(tmp_path: Pat
     assert (tmp_path / "optimisers.svg").stat().st_size > 10_000
 
 
+def test_longer_warm_ups_are_judged_by_what_the_papers_reached_and_apart_from_optimisers(tmp_path: Path) -> None:
+    slopes = {
+        "adam": [0.01, 0.0101, 0.0102, 0.0101, 0.01],
+        "warmup-4": [0.008, 0.0081, 0.0082, 0.0081, 0.008],
+        "warmup-10": [0.009, 0.0091, 0.0093, 0.0091, 0.009],
+        "warmup-20": [0.0079] * 5,
+    }
+    for row in ("muon", "schedule_free_adamw", "ademamix", "adafactor"):
+        slopes[row] = [0.012] * 5
+    records = plant_curves(tmp_path, slopes)
+    five, decayed, warmed_up, stage_1 = optimisers.tables(records)
+    said = {table.name: [note for note in table.notes if note.startswith("verdict on")] for table in (five, decayed)}
+    assert all("shown" in note for note in said["optimisers"]), "AdamW, which has not run, leaves only AdamW open"
+    assert [": open" in note for note in said["optimisers-adamw"]] == [True]
+    assert warmed_up.notes[1].endswith(f"warmup-4's best run of stage 1 after 240 updates: {6 - 0.008 * 240:.3f}")
+    assert warmed_up.notes[2:4] == [
+        "verdict on warmup-10: shown; it is faster than warmup-4",
+        "verdict on warmup-20: refuted; it is no faster than warmup-4",
+    ]
+    assert "in brackets by Holm for 2 comparisons: warmup-10" in warmed_up.notes[-1]
+    assert row_of_stage_1(stage_1, "warmup-4") == ("0.005", "4 %", "1", "4.500", "4.500", "3.600", "4.500", "4.500")
+
+
+def row_of_stage_1(table: Table, name: str) -> tuple[str, ...]:
+    (found,) = (cells[1:] for cells in table.rows if cells[0] == name)
+    return found
+
+
 def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
     plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS})
     shutil.rmtree(tmp_path / "muon-3")
@@ -720,7 +749,7 @@ def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "results").mkdir(parents=True)
     outcome = {"state": "failed", "reason": "update 50: the loss is nan and the gradient norm nan; no checkpoint"}
     (tmp_path / "sweep" / "results" / "muon-3.json").write_text(json.dumps(outcome))
-    study, _ = optimisers.tables(find_records(tmp_path))
+    study, *_ = optimisers.tables(find_records(tmp_path))
     found = row(study, "muon")
     assert (found["seeds that got there"], found["updates to the target"]) == ("4 of 5", "252 ± 27")
     assert found["nll after the last update"] == "3.000 ± 0.000"
@@ -728,12 +757,12 @@ def test_an_optimiser_that_diverges_is_judged(tmp_path: Path) -> None:
     optimisers.plot(find_records(tmp_path), tmp_path / "optimisers.svg")
     # A run of the same seed that has not diverged counts in its place.
     plant(tmp_path / "zz", config, scores(config, "valid", 1.0), validations=[(s, 99.0) for s in range(20, 301, 20)])
-    assert optimisers.curves_of(find_records(tmp_path))["muon"][3][0] == (20, pytest.approx(np.log(99.0)))
+    assert optimisers.curves_of(find_records(tmp_path), ["muon"])["muon"][3][0] == (20, pytest.approx(np.log(99.0)))
 
 
 def test_an_optimiser_with_a_seed_too_few_leaves_all_open(tmp_path: Path) -> None:
     records = plant_curves(tmp_path, {name: [0.01] * 5 for name in optimisers_config.ROWS if name != "ademamix"})
-    study, _ = optimisers.tables(records)
+    study, *_ = optimisers.tables(records)
     assert all(": open" in note for note in study.notes if note.startswith("verdict on"))
 
 
@@ -749,7 +778,7 @@ def test_runs_that_were_validated_at_other_updates_give_no_target(tmp_path: Path
     for option in optimisers_config.OPTIONS["adam"]:
         config = planted_config(optimisers.run_of("adam", option), seed=0, eval__every=100)
         plant(tmp_path / str(option), config, validations=[(100, 20.0), (200, 10.0), (300, 5.0)])
-    assert optimisers.target_of(find_records(tmp_path)) is None
+    assert optimisers.target_of(find_records(tmp_path), "adam") is None
 
 
 def test_a_run_that_diverged_is_one_of_those_that_are_chosen_between(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which optimiser is the fastest? Updates to a loss on validation, by the rule of `design.py`."""
+"""Which optimiser is the fastest, and which warm-up? Updates to a loss on validation, by the rule of `design.py`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,19 @@ from jaxtyping import Float
 from lab.cards.card import NEITHER, Card, Claim, Verdict, compare
 from lab.drawing import curve
 from lab.studies.choice import Validated, choice, disagreement, notes_on, validated
-from lab.studies.optimisers.design import BASE, CHOSEN, EVERY, LADDER, OPTIONS, SEEDS, STEPS, Option, rates
+from lab.studies.optimisers.design import (
+    BASE,
+    CHOSEN,
+    COMPARISONS,
+    EVERY,
+    FIVE,
+    LADDER,
+    OPTIONS,
+    SEEDS,
+    STEPS,
+    Comparison,
+    Option,
+)
 from lab.studies.optimisers.design import ROWS as NAMES
 from lab.studies.plots import legend
 from lab.studies.study import Rows, Runs, Study, configs, mean_cost, stages, table
@@ -24,11 +36,10 @@ from vaswani.train.table import NOT_RUN, Table, number, spread
 
 FILE = "lab/studies/optimisers/design.py"
 ROWS = Rows(configs(FILE, NAMES), "valid", seeds=SEEDS)
-TITLE = f"Optimisers, tuned alike, in the first {STEPS} updates"
 GRID = list(range(EVERY, STEPS + 1, EVERY))
-AT = STEPS * 80 // 100  # the update at which Adam's best run of stage 1 defines the target
+AT = STEPS * 80 // 100  # the update at which the base's best run of stage 1 defines the target
 Curve = list[tuple[int, float]]  # updates, and nll on validation
-Curves = dict[str, dict[int, Curve]]  # by optimiser and seed
+Curves = dict[str, dict[int, Curve]]  # by row and seed
 
 LABELS = {
     "adam": "Adam (the paper)",
@@ -40,9 +51,17 @@ LABELS = {
 
 
 def tables(records: Records) -> list[Table]:
-    """Compares the optimisers, with the verdicts in the notes, and shows what stage 1 found."""
-    curves = curves_of(records)
-    target = target_of(records)
+    """Makes a table of each comparison, with the verdicts in the notes, and shows what stage 1 found."""
+    runs = ROWS.find(records)
+    compared = [compare_rows(comparison, runs, records) for comparison in COMPARISONS]
+    return [*compared, stage_1(records)]
+
+
+def compare_rows(comparison: Comparison, runs: Runs, records: Records) -> Table:
+    """Makes the table of one comparison."""
+    base = comparison.base
+    curves = curves_of(records, comparison.rows)
+    target = target_of(records, comparison.rows[0])
     updates = updates_to(curves, target)
     last = {row: _last_of(of_row) for row, of_row in curves.items()}
     fewer = minus_base(updates)
@@ -55,23 +74,24 @@ def tables(records: Records) -> list[Table]:
     columns = {
         "rate, warm-up, gradients clipped at": lambda row, runs: _described(CHOSEN.get(row)),
         "updates to the target": lambda row, runs: spread(list(updates[row].values()), 0) or NOT_RUN,
-        "− Adam's": lambda row, runs: with_interval(fewer[row], 1) if row in fewer else "",
+        f"− {base}'s": lambda row, runs: with_interval(fewer[row], 1) if row in fewer else "",
         "seeds that got there": arrived,
         "nll after the last update": lambda row, runs: spread(list(last[row].values()), 3),
-        "nll − Adam's": lambda row, runs: with_interval(lower[row], 3) if row in lower else "",
+        f"nll − {base}'s": lambda row, runs: with_interval(lower[row], 3) if row in lower else "",
         "cost": mean_cost,
     }
     notes = [
-        f"the design, its rule and what was expected: {FILE}, committed before the first run",
-        f"the target, the nll on validation of Adam's best run of stage 1 after {AT} updates: "
+        f"the design, its rule and what was expected: {FILE}, {comparison.committed}",
+        f"the target, the nll on validation of {base}'s best run of stage 1 after {AT} updates: "
         f"{NOT_RUN if target is None else number(target, 3)}",
-        *(f"verdict on {row}: {verdict(row, fewer).sentence}" for row in fewer),
-        f"a run that does not get to the target counts as all of its {STEPS} updates: what it needs more than Adam is "
-        "at least the difference shown",
+        *(f"verdict on {row}: {verdict(row, fewer, base).sentence}" for row in fewer),
+        f"a run that does not get to the target counts as all of its {STEPS} updates: what it needs more than {base} "
+        "is at least the difference shown",
         f"mean over the seeds, ± standard deviation; differences, with the same seed: {INTERVAL}",
-        *tested(fewer, "updates − Adam's"),
+        *tested(fewer, f"updates − {base}'s"),
     ]
-    return [table("optimisers", TITLE, "optimiser", columns, ROWS.find(records), notes), stage_1(records)]
+    of_comparison = {row: runs[row] for row in comparison.rows}
+    return table(comparison.name, comparison.title, comparison.row, columns, of_comparison, notes)
 
 
 def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
@@ -81,7 +101,7 @@ def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
 
 
 def stage_1(records: Records) -> Table:
-    """Returns the nll on validation of every option: the five rates of an optimiser in columns, the rest in lines."""
+    """Returns the nll on validation of every option: the five rates of a row in columns, the rest in lines."""
     found = validated(records, [run_of(row, option) for row in NAMES for option in OPTIONS[row]])
     taken: dict[str, list[Validated]] = {}
     lines: list[tuple[str, ...]] = []
@@ -94,7 +114,7 @@ def stage_1(records: Records) -> Table:
         perplexities = {option: run.perplexity if run else None for option, run in runs.items()}
         taken[row] = [run for run in runs.values() if run]
         name = marked(row, [run.run for run in taken[row]])
-        ladder = rates(row)
+        ladder = sorted({option.lr for option in OPTIONS[row]})
         settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
         for warmup, clip_norm in settings:
             cells = [_nll(perplexities[str(Option(rate, warmup, clip_norm))]) for rate in ladder]
@@ -108,7 +128,7 @@ def stage_1(records: Records) -> Table:
     notes += notes_on(taken)
     factors = (f"nll, × {rate / LADDER[2]:g}" for rate in LADDER)
     head = ("optimiser", "middle rate", "warm-up", "gradients clipped at", *factors)
-    return Table("optimisers-stage-1", f"{TITLE}, stage 1", head, lines, notes)
+    return Table("optimisers-stage-1", f"{FIVE.title}, stage 1", head, lines, notes)
 
 
 def _nll(perplexity: float | None) -> str:
@@ -130,11 +150,11 @@ def run_of(row: str, option: Option) -> str:
     return f"{FILE}:{row}:{option}"
 
 
-def curves_of(records: Records) -> Curves:
-    """Returns the validations of stage 2, of runs that were validated as often as the design says."""
-    found = validated(records, ROWS.configs.values())
-    curves: Curves = {row: {} for row in NAMES}
-    for row in NAMES:
+def curves_of(records: Records, rows: Sequence[str]) -> Curves:
+    """Returns the validations of stage 2 of rows, of runs that were validated as often as the design says."""
+    found = validated(records, [ROWS.configs[row] for row in rows])
+    curves: Curves = {row: {} for row in rows}
+    for row in rows:
         for seed, run in found[ROWS.configs[row]].items():
             points = dict(_curve(run.validations))
             if math.inf in points.values():  # it diverged
@@ -148,13 +168,13 @@ def _curve(validations: Sequence[Mapping[str, Any]]) -> Curve:
     return [(record["step"], float(np.log(record["perplexity"]))) for record in validations]
 
 
-def target_of(records: Records) -> float | None:
-    """Returns the nll on validation of Adam's best run of stage 1 after 80 % of its updates; None before stage 1."""
-    found = validated(records, [run_of(BASE, option) for option in OPTIONS[BASE]])
+def target_of(records: Records, base: str) -> float | None:
+    """Returns the nll on validation of a row's best run of stage 1 after 80 % of its updates; None before stage 1."""
+    found = validated(records, [run_of(base, option) for option in OPTIONS[base]])
     curves: dict[str, Curve] = {}
     last: dict[str, float | None] = {}
-    for option in OPTIONS[BASE]:
-        run = found[run_of(BASE, option)].get(0)
+    for option in OPTIONS[base]:
+        run = found[run_of(base, option)].get(0)
         points = _curve(run.validations) if run else []
         curves[str(option)] = points
         last[str(option)] = points[-1][1] if points else None
@@ -165,7 +185,7 @@ def target_of(records: Records) -> float | None:
 
 
 def updates_to(curves: Curves, target: float | None) -> dict[str, dict[int, float]]:
-    """Returns by optimiser and seed how many updates it takes to the target; no seed without one."""
+    """Returns by row and seed how many updates it takes to the target; no seed without one."""
     updates: dict[str, dict[int, float]] = {row: {} for row in curves}
     if target is None:
         return updates
@@ -189,37 +209,44 @@ def crossed(validations: Curve, target: float) -> float:
 
 
 def minus_base(values: Mapping[str, Mapping[int, float]]) -> dict[str, Float[np.ndarray, " seeds"]]:
-    """Returns each optimiser's value minus Adam's, for each seed that both have."""
-    return {row: differences_by_seed(of_row, values[BASE]) for row, of_row in values.items() if row != BASE}
+    """Returns each row's value minus that of the first, for each seed that both have."""
+    base, *others = values
+    return {row: differences_by_seed(values[row], values[base]) for row in others}
 
 
-def verdict(row: str, fewer: Differences) -> Verdict:
-    """Judges an optimiser, given every one's updates minus Adam's."""
+def verdict(row: str, fewer: Differences, base: str) -> Verdict:
+    """Judges a row, given the updates of every one minus those of what is called `base`."""
     if any(len(seeds) < len(SEEDS) for seeds in fewer.values()):
-        return Verdict.open("not all seeds of all optimisers are there")
+        return Verdict.open("not all seeds of all rows are there")
     if fewer[row].mean() >= 0:
-        return Verdict.refuted("it is no faster than Adam")
+        return Verdict.refuted(f"it is no faster than {base}")
     p = holm(p_values_of(fewer))[row]
-    return Verdict.shown("it is faster than Adam") if p < LEVEL else NEITHER
+    return Verdict.shown(f"it is faster than {base}") if p < LEVEL else NEITHER
 
 
 def cards(records: Records) -> list[Card]:
-    """Claims that every other optimiser is faster than Adam."""
+    """Claims that each row of a comparison is faster than its base."""
     runs = ROWS.find(records)
-    fewer = minus_base(updates_to(curves_of(records), target_of(records)))
-    claims = [Claim(f"{row} gets there earlier", [runs[row], runs[BASE]], seeds, -1) for row, seeds in fewer.items()]
-    made = compare(f"Optimisers, tuned alike, in the first {STEPS} updates: updates to a loss, minus Adam's", claims, 1)
-    return [card.by_rule(verdict(row, fewer)) for row, card in zip(fewer, made, strict=True)]
+    made: list[Card] = []
+    for comparison in COMPARISONS:
+        base, *_ = comparison.rows
+        updates = updates_to(curves_of(records, comparison.rows), target_of(records, base))
+        fewer = minus_base(updates)
+        claims = [Claim(f"{row} gets there earlier", [runs[row], runs[base]], fewer[row], -1) for row in fewer]
+        about = f"{comparison.title}: updates to a loss, minus {comparison.base}'s"
+        for row, card in zip(fewer, compare(about, claims, 1), strict=True):
+            made.append(card.by_rule(verdict(row, fewer, comparison.base)))
+    return made
 
 
 def plot(records: Records, path: Path) -> None:
-    """Draws nll on validation against updates, the mean of the seeds and a band from the lowest to the highest.
+    """Draws the five optimisers' nll on validation against updates: the mean of the seeds, and a band of their range.
 
     Raises:
       UserError: the file cannot be written.
     """
-    curves = curves_of(records)
-    target = target_of(records)
+    curves = curves_of(records, FIVE.rows)
+    target = target_of(records, BASE)
     with figure_file(path, 5, 3.5) as figure:
         axes = figure.subplots()
         for place, (row, of_row) in enumerate(curves.items()):
