@@ -30,7 +30,7 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 def test_the_pages_show_the_committed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     made = results.pages(find_records(RECORDS, results.FOLDER))
-    assert made.keys() == {results.TABLES, results.CLAIMS}
+    assert made.keys() == {results.TABLES, results.CLAIMS, results.BLEU}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, "run python -m lab.results"
 
