@@ -60,9 +60,8 @@ class CommonConfig:
         for field, value in vars(self).items():
             if field in SIZES and value is not None:
                 _check_size(field, value)
-            follows_p_drop = field == "P_drop_embeddings" and value == -1.0
-            if field in RATES and not 0.0 <= value < 1.0 and not follows_p_drop:
-                raise ValueError(f"model.{field} is {value}; it must be at least 0 and below 1")
+            if field in RATES:
+                _check_rate(field, value)
         if fault := broken(self.keys, DEFAULTS):
             raise ValueError(fault)
 
@@ -94,6 +93,13 @@ class CommonConfig:
     def base_width(self) -> int:
         """The d_model at which this model has the rates of the standard parametrisation."""
         return self.d_model
+
+
+def _check_rate(field: str, rate: float) -> None:
+    may_follow = field == "P_drop_embeddings"
+    if not 0.0 <= rate < 1.0 and not (may_follow and rate == -1.0):
+        or_follow = ", or -1, which is model.P_drop" if may_follow else ""
+        raise ValueError(f"model.{field} is {rate}; it must be at least 0 and below 1{or_follow}")
 
 
 def _check_size(field: str, size: int) -> None:

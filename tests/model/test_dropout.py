@@ -206,6 +206,13 @@ def test_embeddings_are_dropped_at_the_rate_of_sub_layers_unless_they_have_their
     assert (np.asarray(x) == 0).mean() == pytest.approx(rate, abs=0.05)
 
 
+def test_only_the_rate_of_embeddings_may_be_minus_1():
+    with pytest.raises(ValueError, match=r"below 1, or -1, which is model\.P_drop"):
+        dataclasses.replace(TINY, P_drop_embeddings=-0.5)
+    with pytest.raises(ValueError, match=r"P_drop is -1.0; it must be at least 0 and below 1$"):
+        dataclasses.replace(TINY, P_drop=-1.0)
+
+
 RATES = {"P_drop": 0.1, "P_drop_attention": 0.2, "P_drop_relu": 0.3, "P_drop_embeddings": 0.4}
 ROW = Tokens.of(jnp.asarray([[5, 6, 7, 8]], jnp.int32))
 IMAGE = vision.ImageConfig(height=4, width=4, patch_height=2, patch_width=2, classes=3)
