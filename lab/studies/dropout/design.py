@@ -20,8 +20,9 @@ that the former overfits):
   two places; dropping sums is worse than dropping outputs, since what is dropped from the stream is lost to all later
   layers.
 
-Ours:  the table is in lab/docs/tables.md, what it says in README.md.
-Cost:  24 runs of a minute or two on one CPU core.
+Ours:  each of the four usual places alone lowers the loss, by 0.10 to 0.17 nats: shown. The sum raises it, and so do all
+       four places together in these few updates: refuted.
+Cost:  24 runs of three to four minutes on one CPU core.
 
     python -m data.download multi30k
     for seed in 0 1 2; do for row in none embeddings sub-layers attention relu sum paper all; do
