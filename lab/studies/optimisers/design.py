@@ -100,6 +100,7 @@ CHOSEN = {  # by stage 1
     "schedule_free_adamw": Option(0.01, 30, 0),
     "ademamix": Option(0.005, 30, 1),
     "adafactor": Option(0.04, 30, 1),
+    "adamw": Option(0.01, 30, 1),
     "warmup-4": Option(0.005, 4, 1),
     "warmup-10": Option(0.005, 10, 1),
     "warmup-20": Option(0.01, 20, 1),
