@@ -20,8 +20,8 @@ that the former overfits):
   two places; dropping sums is worse than dropping outputs, since what is dropped from the stream is lost to all later
   layers.
 
-Ours:  each of the four usual places alone lowers the loss, by 0.10 to 0.17 nats: shown. The sum raises it, and so do all
-       four places together in these few updates: refuted.
+Ours:  each of the four usual places alone lowers the loss, by 0.10 to 0.17 nats: shown. The sum raises it, and so do
+       all four together in these few updates: refuted.
 Cost:  24 runs of three to four minutes on one CPU core.
 
     python -m data.download multi30k
