@@ -31,6 +31,8 @@ Cost:  24 runs of three to four minutes on one CPU core.
     cat runs/dropout/*/record.json > lab/studies/dropout/records.jsonl
     python -m lab.results
     python -m lab dropout --plot=dropout.svg
+
+    python -m train --config=lab/studies/dropout/design.py:relu --workdir=runs/relu    # a row without the patch, later
 """
 
 from ml_collections import ConfigDict
