@@ -32,7 +32,7 @@ Cost:  24 runs of three to four minutes on one CPU core.
     python -m lab.results
     python -m lab dropout --plot=dropout.svg
 
-    python -m train --config=lab/studies/dropout/design.py:relu --workdir=runs/relu    # a row without the patch, later
+    python -m train --config=lab/studies/dropout/design.py:relu --workdir=runs/relu    # any row but sum
 """
 
 from ml_collections import ConfigDict
