@@ -1,6 +1,6 @@
 """Parts of the figures of several studies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,11 @@ def draw_seeds(axes: Axes, place: float, values: Sequence[float], ink: Any, publ
         axes.plot((place - 0.3, place + 0.3), (published, published), color="grey")
 
 
-def draw_rows(axes: Axes, runs: Runs, score: str) -> None:
-    """Draws a score of each row, in their order: a dot for each seed, and a line at the mean."""
-    for place, row in enumerate(runs.values()):
-        values = row.values(score)
+def draw_rows(axes: Axes, runs: Runs, score: str, labels: Mapping[str, str]) -> None:
+    """Draws a score of each row that has a label, in their order: a dot for each seed, and a line at the mean."""
+    for place, name in enumerate(labels):
+        values = runs[name].values(score)
         if values:
             axes.plot((place - 0.3, place + 0.3), [float(np.mean(values))] * 2, color="black")
         draw_seeds(axes, place, values, "0.5")
-    axes.set_xticks(range(len(runs)), list(runs))
+    axes.set_xticks(range(len(labels)), [*labels.values()], fontsize=8)

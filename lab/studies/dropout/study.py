@@ -15,6 +15,16 @@ FILE = "lab/studies/dropout/design.py"
 TITLE = f"Dropout of {RATE} by place, on 5,000 pairs"
 NLL = "lowest nll"
 REPEATED = "not repeatable by lab.reproduce: lab/studies/dropout/design.py has its command"
+LABELS = {
+    BASE: "no dropout",
+    "embeddings": "embedding\nsums",
+    "sub-layers": "sub-layers'\noutputs",
+    "attention": "softmax\nweights",
+    "relu": "after the\nReLU",
+    "sum": "residual\nstream",
+    PAPER: "the paper's\ntwo",
+    "all": "the first\nfour",
+}
 COLUMNS = {
     "lowest nll on validation": mean(NLL, 3),
     f"minus {BASE}": minus(BASE, NLL, 3),
@@ -70,7 +80,7 @@ def plot(records: Records, path: Path) -> None:
     """
     with figure_file(path, 6, 3) as figure:
         axes = figure.subplots()
-        draw_rows(axes, rows(records), NLL)
+        draw_rows(axes, rows(records), NLL, LABELS)
         axes.set_ylabel("lowest nll on validation")
 
 

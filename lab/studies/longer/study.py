@@ -11,6 +11,13 @@ from vaswani.paper.records import Records
 from vaswani.train.table import NOT_RUN, Table, spread
 
 FILE = "lab/studies/longer/design.py"
+LABELS = {
+    PAPER: "sinusoids",
+    "learned": "a learned table",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+    "t5": "T5's biases",
+}
 ROWS = Rows(configs(FILE, POSITIONS), seeds=SEEDS)
 
 
@@ -57,7 +64,7 @@ def plot(records: Records, path: Path) -> None:
     """
     with figure_file(path, 5, 3) as figure:
         axes = figure.subplots()
-        draw_rows(axes, ROWS.find(records), "sacrebleu")
+        draw_rows(axes, ROWS.find(records), "sacrebleu", LABELS)
         axes.set_ylabel("sacreBLEU, 31 to 60 words")
 
 
