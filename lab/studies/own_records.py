@@ -1,6 +1,5 @@
 """Records that a study writes itself, a line of JSON for each run, where a config does not describe a run in full."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,6 @@ def about(workdir: Path) -> Record:
         "device": last["device"],
         "versions": last["versions"],
     }
-
-
-def finite(part: Any) -> Any:
-    """Returns a part of a record with None for numbers that JSON has no name for."""
-    if isinstance(part, dict):
-        return {key: finite(value) for key, value in part.items()}
-    if isinstance(part, list):
-        return [finite(value) for value in part]
-    return None if isinstance(part, float) and not math.isfinite(part) else part
 
 
 def newest(records: Iterable[Record]) -> list[Record]:

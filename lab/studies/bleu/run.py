@@ -6,6 +6,7 @@ A row is one of `design.py` or of `curve.py`. The same command resumes a run tha
 """
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lab.studies import texts
 from lab.studies.bleu import curve, design
 from lab.studies.bleu.faults import fault
 from lab.studies.bleu.measure import Scored, compare, score
-from lab.studies.own_records import about, finite
+from lab.studies.own_records import about
 from vaswani.command import run
 from vaswani.data.lines import read_lines
 from vaswani.errors import UserError
@@ -113,6 +114,15 @@ def _record(row: str, cfg: ConfigDict, workdir: Path, model_run: Run | None = No
         "parameters": count_parameters(model_run.params) if model_run else 0,
         **about(workdir),
     }
+
+
+def finite(part: Any) -> Any:
+    """Returns a part of a record with None for numbers that JSON has no name for."""
+    if isinstance(part, dict):
+        return {key: finite(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [finite(value) for value in part]
+    return None if isinstance(part, float) and not math.isfinite(part) else part
 
 
 def main(argv: list[str]) -> None:

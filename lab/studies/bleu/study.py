@@ -212,11 +212,11 @@ def readings(records: Records) -> Table:
     from lab.studies.bleu.readings import READINGS as NAMED  # which loads the search
 
     found = of_part(records, "readings")
-    newest = found[-1]["readings"] if found else {}
+    latest = found[-1]["readings"] if found else {}
     lines: list[tuple[str, ...]] = []
     for name, (written, _) in NAMED.items():
         key = Markdown(written)
-        reading = newest.get(name)
+        reading = latest.get(name)
         if reading is None:
             lines.append((name, NOT_RUN, "", "", key))
             continue
@@ -225,14 +225,14 @@ def readings(records: Records) -> Table:
         change = (number(reading["difference"], sign=True), "none" if is_usual else interval)
         lines.append((name, number(reading["bleu"]), *change, key))
     head = ("reading", "BLEU", "BLEU − usual", "95 % interval", "our key or command")
-    at_0 = sum(reading["low"] <= 0 <= reading["high"] for reading in newest.values())
+    at_0 = sum(reading["low"] <= 0 <= reading["high"] for reading in latest.values())
     notes = [
         "one model, builtin:tatoeba, on the 3,242 pairs of Tatoeba's test split; nothing is trained, nothing chosen",
         "usual: sacreBLEU of plain text, cased, 13a; a beam of 4, the model's alpha; the interval is a paired "
         "bootstrap over sentences",
     ]
-    if newest:
-        notes.insert(0, f"of {len(newest)} readings, {at_0} have an interval that holds 0: they cost nothing here")
+    if latest:
+        notes.insert(0, f"of {len(latest)} readings, {at_0} have an interval that holds 0: they cost nothing here")
     return Table("bleu-readings", READINGS, head, lines, notes)
 
 

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 
 from lab.studies import texts
 from lab.studies.dropout.design import PAIRS, ROWS, TEXT, get_config
-from lab.studies.own_records import Record, about, finite
+from lab.studies.own_records import Record, about
 from vaswani.command import run
 from vaswani.data.corpora import corpus_folder
 from vaswani.errors import UserError
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> None:
     workdir = RUNS / f"{options.row}-{options.seed}"
     record = train_row(options.row, cfg, workdir)
     if record:
-        write_text(workdir / "record.json", f"{json.dumps(finite(record))}\n")
+        write_text(workdir / "record.json", f"{json.dumps(record)}\n")
 
 
 if __name__ == "__main__":
