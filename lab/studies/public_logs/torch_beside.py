@@ -2,9 +2,9 @@
 
     python -m lab.studies.public_logs.torch_beside --seed=0 --corpus=FOLDER --output=FILE [--epochs=1]
 
-FOLDER is as in `train.py`. Each epoch's losses are printed, and FILE gets them as a line of JSON. Ten epochs are about
-an hour of one CPU core (57 minutes of another program by this recipe, as was reported to us). Not run yet by us. The
-study's rule does not speak of it.
+FOLDER is as in `train.py`. Each epoch's losses are printed, and FILE gets them as a line of JSON, a record of this
+study. Ten epochs are about an hour of one CPU core (57 minutes of another program by this recipe, as was reported to
+us). The study's rule does not speak of it.
 """
 
 import json
@@ -26,6 +26,7 @@ from vaswani.command import run
 from vaswani.errors import UserError
 from vaswani.files import write_text
 from vaswani.ids import BOS, PAD
+from vaswani.run.folder import device, git
 
 WIDTH, HIDDEN, HEADS, LAYERS, POSITIONS, DROPOUT = 256, 512, 8, 3, 100, 0.1
 RATE, CLIP = 5e-4, 1.0
@@ -137,9 +138,12 @@ def main(argv: list[str]) -> None:
     if not options.output:
         raise UserError("--output=FILE: the file of the losses is missing")
     torch.set_num_threads(1)
+    launch = {"git": git(), "device": device(), "torch": torch.__version__}
+    started = time.monotonic()
     corpus = read_corpus(get_config(f"A:{options.corpus}"))
     losses = train(corpus, options.seed, options.epochs)
-    record = {"log": "A", "torch": torch.__version__, "seed": options.seed, **losses}
+    minutes = (time.monotonic() - started) / 60
+    record = {"study": "torch_beside", "log": "A", "seed": options.seed, **losses, **launch, "minutes": minutes}
     write_text(Path(options.output), f"{json.dumps(record)}\n")
 
 
