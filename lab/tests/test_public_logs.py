@@ -208,6 +208,26 @@ def records_of(seeds: dict[int, dict[str, Any]]) -> Records:
     return Records([], [], [], [], [run_of | run | {"seed": seed} for seed, run in seeds.items()])
 
 
+def test_pytorchs_losses_stand_beside_ours_and_change_no_verdict() -> None:
+    records = records_of({seed: planted("A") for seed in SEEDS})
+    without = study.tables(records)
+    above = [loss + 0.25 for loss in planted("A")["valid"]]
+    pytorch = planted("A") | {"study": "torch_beside", "log": "A", "seed": 4, "valid": above, "minutes": 57.4}
+    records.of_studies.append(pytorch)
+    summary, of_a, of_b, _ = study.tables(records)
+    assert summary == without[0]
+    assert of_b == without[2]
+    row = dict(zip(of_a.head, of_a.rows[9], strict=True))
+    assert row["training: PyTorch's layers, seed 4"] == row["training: seed 0"]
+    assert float(row["validation: PyTorch's layers, seed 4"]) == pytest.approx(float(row["validation: seed 0"]) + 0.25)
+    # The published runs of other norms do not count.
+    both = np.array([run.valid[4:] for run in PUBLISHED["A"][:2]]).mean()
+    ours = np.mean(planted("A")["valid"][4:]) - both
+    assert f"ours {ours:+.3f}, {ours:+.3f}, {ours:+.3f}; " in of_a.notes[1].replace("−", "-")
+    assert of_a.notes[1].replace("−", "-").endswith(f"{ours + 0.25:+.3f}")
+    assert of_a.notes[2] == "cost of PyTorch's seed 4: 57 minutes"
+
+
 def test_records_become_tables_cards_and_a_figure(tmp_path: Path) -> None:
     records = records_of({seed: planted("A") for seed in SEEDS})
     other = records.of_studies[0] | {"order": "pools", "test": 9.0}

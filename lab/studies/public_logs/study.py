@@ -27,6 +27,7 @@ TITLES = {
     "B": "B: the paper's base model and schedule",
     "C": "C: PyTorch's tutorial",
 }
+LATE = 4  # epochs after which validation hardly falls
 Seeds = dict[int, dict[str, Any]]  # the records of a log
 
 
@@ -70,7 +71,11 @@ def _scored(log: str, record: Mapping[str, Any]) -> ScoredRun:
 
 def tables(records: Records) -> list[Table]:
     """Shows each log's end and verdict, and then its epochs."""
-    return [summary(records), *(epochs(log, of_log) for log, of_log in seeds_of(records).items())]
+    pytorch = [record for record in records.of_studies if record["study"] == "torch_beside"]
+    of_epochs = [
+        epochs(log, of_log, [run for run in pytorch if run["log"] == log]) for log, of_log in seeds_of(records).items()
+    ]
+    return [summary(records), *of_epochs]
 
 
 def summary(records: Records) -> Table:
@@ -104,8 +109,8 @@ def summary(records: Records) -> Table:
     return Table("public_logs", TITLE, head, lines, [*notes, *caveat_notes(runs)])
 
 
-def epochs(log: str, seeds: Seeds) -> Table:
-    """Returns the losses of every epoch beside the published range."""
+def epochs(log: str, seeds: Seeds, pytorch: Sequence[Mapping[str, Any]]) -> Table:
+    """Returns the losses of every epoch beside the published range; `pytorch`: records of torch_beside.py."""
     lines: list[tuple[str, ...]] = []
     of_curves = {curve: curve_bands(log, curve) for curve in CURVES}
     for epoch in range(LOGS[log].epochs):
@@ -115,12 +120,36 @@ def epochs(log: str, seeds: Seeds) -> Table:
             losses = {seed: run[curve][epoch] for seed, run in seeds.items() if epoch < len(run[curve])}
             inside = "yes" if all(map(band.holds, losses.values())) else "no"
             ours = [number(losses[seed], 3) if seed in losses else NOT_RUN for seed in SEEDS]
-            cells += [_range(band, 3), *ours, inside if losses else NOT_RUN]
+            theirs = [number(run[curve][epoch], 3) for run in pytorch]
+            cells += [_range(band, 3), *ours, inside if losses else NOT_RUN, *theirs]
         lines.append((str(epoch + 1), *cells))
-    columns = ("published", *(f"seed {seed}" for seed in SEEDS), "inside")
+    columns = (
+        "published",
+        *(f"seed {seed}" for seed in SEEDS),
+        "inside",
+        *(f"PyTorch's layers, seed {run['seed']}" for run in pytorch),
+    )
     head = ("epoch", *(f"{curve}: {column}" for curve in ("training", "validation") for column in columns))
-    runs = f"{len(PUBLISHED[log])} published runs"
-    return Table(f"public_logs-{log}", f"{TITLE}: {log}", head, lines, [f"lowest and highest loss of {runs}"])
+    notes = [f"lowest and highest loss of {len(PUBLISHED[log])} published runs"]
+    if pytorch:
+        ours = [late_offset(run) for run in seeds.values() if is_whole(log, run)]
+        theirs = [late_offset(run) for run in pytorch]
+        notes.append(
+            f"validation of epochs {LATE + 1} to {LOGS[log].epochs}, mean difference from the two published runs with "
+            f"norms as ours: ours {_signed(ours)}; PyTorch's layers on our batches {_signed(theirs)}"
+        )
+        notes += [f"cost of PyTorch's seed {run['seed']}: {number(run['minutes'], 0)} minutes" for run in pytorch]
+    return Table(f"public_logs-{log}", f"{TITLE}: {log}", head, lines, notes)
+
+
+def late_offset(run: Mapping[str, Any]) -> float:
+    """Returns how far a run of A is above the two published runs with norms as ours, on validation, in late epochs."""
+    published_rp = np.array([other.valid[LATE:] for other in PUBLISHED["A"][:2]])
+    return float(np.mean(run["valid"][LATE:] - published_rp.mean(axis=0)))
+
+
+def _signed(offsets: Sequence[float]) -> str:
+    return ", ".join(number(offset, 3, sign=True) for offset in offsets)
 
 
 def _range(band: Band, digits: int) -> str:
