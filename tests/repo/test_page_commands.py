@@ -73,6 +73,7 @@ OWN = {
         "opus-mt-en-de": "`opus-mt-en-de` is a folder",
     },
     "docs/corpora.md": {"all.{en,de}": "`all.en` and `all.de`"},
+    "docs/from_tutorials.md": dict.fromkeys(("copy_train.tsv", "copy_valid.tsv"), "`copy_train.tsv` and"),
     "docs/launch.md": {"/shared": "All hosts must share one `--workdir`"},
     "docs/reproduce.md": {
         "RUN": "RUN is the folder of a run",
