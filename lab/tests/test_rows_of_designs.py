@@ -123,6 +123,9 @@ def test_the_rows_added_to_optimisers_differ_from_adam_in_decay_or_warm_up() -> 
     adam = optimisers.get_config("adam:0.005-10-1").to_dict()
     decayed = optimisers.get_config("adamw:0.005-10-1").to_dict()
     assert changed_values(adam, decayed) == {"optim.name": "adamw", "optim.weight_decay": 0.01}
+    undecayed = optimisers.get_config("undecayed").to_dict()
+    assert changed_values(optimisers.get_config("adam").to_dict(), undecayed) == {"optim.name": "adamw"}
+    assert changed_values(optimisers.get_config("adamw").to_dict(), undecayed) == {"optim.weight_decay": 0.0}
     for share, updates in ((4, 12), (10, 30), (20, 60)):
         warmed_up = optimisers.get_config(f"warmup-{share}:0.005-{share}-1").to_dict()
         assert changed_values({**adam, "optim": {**adam["optim"], "warmup": updates}}, warmed_up) == {}

@@ -61,7 +61,7 @@ def compare_rows(comparison: Comparison, runs: Runs, records: Records) -> Table:
     """Makes the table of one comparison."""
     base = comparison.base
     curves = curves_of(records, comparison.rows)
-    target = target_of(records, comparison.rows[0])
+    target = target_of(records, comparison.target)
     updates = updates_to(curves, target)
     last = {row: _last_of(of_row) for row, of_row in curves.items()}
     fewer = minus_base(updates)
@@ -102,26 +102,26 @@ def _last_of(of_row: Mapping[int, Curve]) -> dict[int, float]:
 
 def stage_1(records: Records) -> Table:
     """Returns the nll on validation of every option: the five rates of a row in columns, the rest in lines."""
-    found = validated(records, [run_of(row, option) for row in NAMES for option in OPTIONS[row]])
+    found = validated(records, [run_of(row, option) for row, of_row in OPTIONS.items() for option in of_row])
     taken: dict[str, list[Validated]] = {}
     lines: list[tuple[str, ...]] = []
     notes = [
         f"nats a subword on validation after {STEPS} updates, one run of seed 0 with each; the choice is recorded in "
         f"{FILE} before stage 2"
     ]
-    for row in NAMES:
-        runs = {str(option): found[run_of(row, option)].get(0) for option in OPTIONS[row]}  # of seed 0
+    for row, of_row in OPTIONS.items():
+        runs = {str(option): found[run_of(row, option)].get(0) for option in of_row}  # of seed 0
         perplexities = {option: run.perplexity if run else None for option, run in runs.items()}
         taken[row] = [run for run in runs.values() if run]
         name = marked(row, [run.run for run in taken[row]])
-        ladder = sorted({option.lr for option in OPTIONS[row]})
-        settings = dict.fromkeys((option.warmup, option.clip_norm) for option in OPTIONS[row])  # each once, in order
+        ladder = sorted({option.lr for option in of_row})
+        settings = dict.fromkeys((option.warmup, option.clip_norm) for option in of_row)  # each once, in order
         for warmup, clip_norm in settings:
             cells = [_nll(perplexities[str(Option(rate, warmup, clip_norm))]) for rate in ladder]
             lines.append((name, str(ladder[2]), f"{warmup} %", _clipped(clip_norm), *cells))
         chosen = choice(perplexities)
         if chosen:
-            options_at_an_end = [str(option) for option in OPTIONS[row] if option.lr in (ladder[0], ladder[-1])]
+            options_at_an_end = [str(option) for option in of_row if option.lr in (ladder[0], ladder[-1])]
             beyond = "; its rate is an end of the ladder" if chosen in options_at_an_end else ""
             notes.append(f"{row} chose RATE-WARMUP-CLIP {chosen}{beyond}")
             notes += disagreement(row, chosen, CHOSEN, FILE)
@@ -230,7 +230,7 @@ def cards(records: Records) -> list[Card]:
     made: list[Card] = []
     for comparison in COMPARISONS:
         base, *_ = comparison.rows
-        updates = updates_to(curves_of(records, comparison.rows), target_of(records, base))
+        updates = updates_to(curves_of(records, comparison.rows), target_of(records, comparison.target))
         fewer = minus_base(updates)
         claims = [Claim(f"{row} gets there earlier", [runs[row], runs[base]], fewer[row], -1) for row in fewer]
         about = f"{comparison.title}: updates to a loss, minus {comparison.base}'s"
