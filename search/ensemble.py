@@ -74,13 +74,13 @@ class Ensemble(NamedTuple):
 
 def _mean_log_probs(logits: list[Float[Array, "*b v"]]) -> Float[Array, "*b v"]:
     """Returns the mean of log p over the members, which is not normalised."""
-    # Of probabilities this is the geometric mean; whoever reads logits normalises it.
+    # The mean of log p is the geometric mean of p. The search takes a softmax of it, as of any logits.
     log_probs = [jax.nn.log_softmax(member_logits) for member_logits in logits]
     return jnp.mean(jnp.stack(log_probs), axis=0)
 
 
 def model_or_ensemble(config: CommonConfig | tuple[CommonConfig, ...]) -> Model:
-    """Returns the model of a config; of several, their ensemble."""
+    """Returns the model of a config, or the ensemble of several."""
     if isinstance(config, tuple):
         return Ensemble(tuple(map(translation_model, config)))
     return translation_model(config)

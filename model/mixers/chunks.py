@@ -81,7 +81,9 @@ def _forward(q_tk: Array, k_sk: Array, v_se: Array, mask: Mask, size: int) -> tu
 
         def chunk(first: Array, k_sk: Array = k_ck, v_se: Array = v_ce) -> tuple[Array, Array]:
             q_ck = _rows(q_tk, first, size)
+            # S = Q K^T / sqrt(d_k), of these queries only.
             legal_cs = _legal_scores(q_ck, k_sk, _dense(mask, first, size, len(k_sk)))
+            # Minus the highest score, so that exp cannot overflow.
             highest_c1 = legal_cs.max(axis=-1, keepdims=True)
             weights_cs = jnp.exp(legal_cs - highest_c1)
             sum_c1 = weights_cs.sum(axis=-1, keepdims=True)
@@ -107,7 +109,7 @@ def _backward(
 ) -> tuple[Array, Array, Array]:
     """Returns the gradients of a head's queries, keys and values; those of the latter are added up in float32."""
     root = jnp.sqrt(jnp.float32(q_tk.shape[1]))
-    # The softmax's gradient subtracts from each query's the mean over its keys, which is that of its head: dO . O.
+    # The softmax's gradient subtracts the mean over the keys, sum P dP, which equals dO . O: no need of the weights.
     mean_t1 = (dheads_te.astype(jnp.float32) * heads_te).sum(axis=-1, keepdims=True)
     dq = []
     dk_ks = jnp.zeros(k_sk.shape[::-1], jnp.float32)
@@ -120,13 +122,15 @@ def _backward(
             q_ck, dheads_ce, mean_c1, normaliser_c1 = (
                 _rows(x, first, size) for x in (q_tk, dheads_te, mean_t1, normaliser_t1)
             )
+            # The weights again: P = exp(S - log sum exp S).
             legal_cs = _legal_scores(q_ck, k_sk, _dense(mask, first, size, len(k_sk)))
             weights_cs = jnp.exp(legal_cs - normaliser_c1)
+            # Back through O = P V, through the softmax, and through S = Q K^T / sqrt(d_k).
             dweights_cs = _product("ce,se->cs", dheads_ce, v_se)
             dscores_cs = (weights_cs * (dweights_cs - mean_c1) / root).astype(q_tk.dtype)
             dq_ck = _product("cs,sk->ck", dscores_cs, k_sk).astype(q_tk.dtype)
-            # These sum over queries. [k,c][c,s] and not [s,c][c,k]: XLA's product on a CPU is up to ten times as fast
-            # where not the large matrix is transposed, but the small one.
+            # dK = dS^T Q and dV = P^T dO, sums over queries. [k,c][c,s] and not [s,c][c,k]: XLA's product on a CPU is
+            # up to ten times as fast where not the large matrix is transposed, but the small one.
             dk_ks += _product("kc,cs->ks", q_ck.T, dscores_cs)
             dv_es += _product("ec,cs->es", dheads_ce.T, weights_cs.astype(v_se.dtype))
             return (dk_ks, dv_es), dq_ck
@@ -141,6 +145,7 @@ def _backward(
 
 def _spans(mask: Mask, t: int, s: int, size: int) -> list[tuple[Array, int]]:
     """Returns parts of a row: the first query of each of its chunks, and how many keys any of its queries may see."""
+    # A causal query sees no later key but the prefix's: the first parts need only the beginning of the row.
     chunks = t // size
     parts = min(SPANS, chunks) if mask.causal else 1
     bounds = [chunks * part // parts for part in range(parts + 1)]

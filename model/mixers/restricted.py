@@ -16,8 +16,8 @@ from vaswani.model.noise import Noise, dropout
 def reach(neighbours: int, causal: bool) -> tuple[int, int]:
     """Returns how many positions before its own, and how many after, a query attends to.
 
-    Of r = 5 neighbours: (4, 0) under a causal mask, else (2, 2). Of r = 4: (3, 0), else (2, 2), one more than r, since
-    with r = 2 a side would have none.
+    With r = 5 neighbours: (4, 0) under a causal mask, else (2, 2). With r = 4: (3, 0), else (2, 2), which is one more
+    than r, since two sides cannot share three.
     """
     if causal:
         # The position itself is one of the r.
@@ -150,8 +150,8 @@ class Blocks(NamedTuple):
 class RestrictedAttention(MultiHeadAttention):
     """Softmax attention to the r = `config.neighbours` nearest positions of the sentence.
 
-    Under a causal mask they are the position itself and the r - 1 before it; otherwise it and r // 2 on either side, so
-    of an even r one more.
+    Under a causal mask they are the position itself and the r - 1 before it; otherwise it and r // 2 on either side,
+    which is one more if r is even.
 
     Rows are split into blocks as long as the neighbourhood reaches. The queries of a block attend to its own keys and
     those of the blocks next to it, of which a mask hides those too far away: no array is [t,t].
