@@ -13,7 +13,7 @@ import pytest
 from lab.studies import texts
 from lab.studies.bleu import curve, design, queue, run, signs, study
 from lab.studies.bleu.faults import FAULTS, fault
-from lab.studies.bleu.measure import MeanOfSentences, Reading, compare, compare_readings
+from lab.studies.bleu.measure import MeanOfSentences, Reading, Scored, compare, compare_readings
 from tests.tiny import LINES, TINY, tokenizer
 from vaswani.configs.common import default
 from vaswani.data import pipeline
@@ -185,7 +185,7 @@ def test_signs_are_what_differs_from_the_base_and_not_what_other_subwords_explai
     assert signs.signs(slow, base) == [
         "learning rate at step 50: 5.0e-03, not 5.0e-04",
         "training nll 5.00, not 2.50",
-        "validation against training 2.50 nats further below than the base's",
+        "validation nll minus training nll: 2.50 less than the base's",
     ]
     other = slow | {"valid_subwords": 8000, "pairs": {"read": 1000, "kept": 900}}
     assert signs.signs(other, base)[1:] == [
@@ -193,7 +193,7 @@ def test_signs_are_what_differs_from_the_base_and_not_what_other_subwords_explai
         "validation has 8,000 target subwords, not 4,000",
     ]
     short = record("x", 0, test=base["test"] | {"length_ratio": 0.5, "empty": 0.2})
-    assert signs.signs(short, base) == ["length by the reference's 0.50, not 0.98", "20 % of the translations empty"]
+    assert signs.signs(short, base) == ["length ratio 0.50, not 0.98", "20 % of the translations empty"]
     assert signs.signs(record("x", 0, failed="the loss is no longer finite"), base) == ["the loss is no longer finite"]
 
 
@@ -213,6 +213,30 @@ def test_every_row_has_a_config_that_differs_from_the_base_where_no_patch_does()
         assert (cfg == base) == (name in ("base", *FAULTS) and name != "source-eos"), name
     with pytest.raises(ValueError, match="there is no row 'x'"):
         run.config_of("x")
+
+
+def test_only_rows_of_the_bases_corpus_are_compared_with_its_translations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base-0"
+    base.mkdir()
+    (base / run.TRANSLATIONS).write_text("a b c d\n")
+
+    def scored(model_run: object, spec: str) -> Scored:
+        lines = ["a b c d"] if "multi30k" in spec else ["e", "f"]
+        return Scored(lines, lines, {})
+
+    monkeypatch.setattr(run, "train", lambda cfg, workdir: 0)
+    monkeypatch.setattr(run, "open_run", lambda workdir: None)
+    monkeypatch.setattr(run, "score", scored)
+    monkeypatch.setattr(run, "_record", lambda row, cfg, workdir, **further: further)
+
+    def compared(row: str, workdir: Path) -> object:
+        return run.train_and_score(row, run.config_of(row), workdir, base)["against_base"]
+
+    assert compared("untied", tmp_path) == {"difference": 0.0, "low": 0.0, "high": 0.0}
+    assert compared("base", base) is None
+    assert compared("10k-small", tmp_path) is None
 
 
 # The tables
@@ -264,7 +288,7 @@ def test_rows_stand_by_the_bleu_they_lose_and_show_the_signs_of_both_seeds(tmp_p
     by_change: dict[str, dict[str, str]] = {}
     for line in table.rows:
         by_change[line[0].removesuffix(" †")] = dict(zip(table.head, line, strict=True))
-    assert by_change["the decoder sees the future"]["what the log shows"] == "length by the reference's 0.50, not 0.98"
+    assert by_change["the decoder sees the future"]["what the log shows"] == "length ratio 0.50, not 0.98"
     assert by_change["embeddings not tied"]["what the log shows"] == "nothing"
     assert by_change["embeddings not tied"]["over sentences"] == "−2.0 to +0.0; −3.0 to −1.0"
     study.plot(found, tmp_path / "figure.svg")

@@ -75,7 +75,9 @@ def train_and_score(row: str, cfg: ConfigDict, workdir: Path, base: Path) -> dic
         scored = score(model_run, cfg.data.test)
     write_text(workdir / TRANSLATIONS, texts.as_lines(scored.translations))
     further: dict[str, Any] = {"failed": "", "minutes": trained, "test": scored.measures}
-    further["against_base"] = None if workdir == base else _against(base, scored)
+    # A row of the curve translates another corpus than the base.
+    is_compared = workdir != base and row not in curve.ROWS
+    further["against_base"] = _against(base, scored) if is_compared else None
     if row in curve.ROWS:
         further["foreign"] = score(model_run, curve.foreign()).measures
     return _record(row, cfg, workdir, model_run=model_run, **further)

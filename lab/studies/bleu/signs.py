@@ -61,20 +61,22 @@ def _of_losses(run: Record, base: Record) -> list[str]:
         found.append(f"validation nll {number(valid)}, not {number(usual_valid)}")
     above = (valid - train) - (usual_valid - usual_train)
     if abs(above) > 0.1:
-        side = "above" if above > 0 else "below"
-        found.append(f"validation against training {number(abs(above))} nats further {side} than the base's")
-    below = (run["test"]["nll"] - valid) - (base["test"]["nll"] - usual_valid)
-    if abs(below) > 0.1:
-        side = "above" if below > 0 else "below"
-        found.append(f"test against validation {number(abs(below))} nats further {side} than the base's")
+        found.append(f"validation nll minus training nll: {_more(above)} than the base's")
+    beyond = (run["test"]["nll"] - valid) - (base["test"]["nll"] - usual_valid)
+    if abs(beyond) > 0.1:
+        found.append(f"test nll minus validation nll: {_more(beyond)} than the base's")
     return found
+
+
+def _more(by: float) -> str:
+    return f"{number(abs(by))} {'more' if by > 0 else 'less'}"
 
 
 def _of_translations(test: Record, usual: Record) -> list[str]:
     """Compares the translations themselves: lengths, and shares that are empty, cut off or copied."""
     found: list[str] = []
     if abs(test["length_ratio"] - usual["length_ratio"]) > 0.05:
-        found.append(f"length by the reference's {number(test['length_ratio'])}, not {number(usual['length_ratio'])}")
+        found.append(f"length ratio {number(test['length_ratio'])}, not {number(usual['length_ratio'])}")
     for key, name in (("empty", "empty"), ("at_limit", "cut off at the limit"), ("copied", "copies of the source")):
         if test[key] - usual[key] > 0.01:
             found.append(f"{100 * test[key]:.0f} % of the translations {name}")
