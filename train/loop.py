@@ -102,7 +102,6 @@ def train(
         done = int(state.step)
 
         # Records: written only by process 0; the others have neither a folder nor a tracker.
-
         uploads = Uploads(workdir)
         trace = Profile(uploads, profile, first=done + 1)
         if is_main():
