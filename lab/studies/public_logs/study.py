@@ -132,11 +132,11 @@ def epochs(log: str, seeds: Seeds, pytorch: Sequence[Mapping[str, Any]]) -> Tabl
     head = ("epoch", *(f"{curve}: {column}" for curve in ("training", "validation") for column in columns))
     notes = [f"lowest and highest loss of {len(PUBLISHED[log])} published runs"]
     if pytorch:
-        ours = [late_offset(run) for run in seeds.values() if is_whole(log, run)]
-        theirs = [late_offset(run) for run in pytorch]
+        our_offsets = [late_offset(run) for run in seeds.values() if is_whole(log, run)]
+        their_offsets = [late_offset(run) for run in pytorch]
         notes.append(
             f"validation of epochs {LATE + 1} to {LOGS[log].epochs}, mean difference from the two published runs with "
-            f"norms as ours: ours {_signed(ours)}; PyTorch's layers on our batches {_signed(theirs)}"
+            f"norms as ours: ours {_signed(our_offsets)}; PyTorch's layers on our batches {_signed(their_offsets)}"
         )
         notes += [f"cost of PyTorch's seed {run['seed']}: {number(run['minutes'], 0)} minutes" for run in pytorch]
     return Table(f"public_logs-{log}", f"{TITLE}: {log}", head, lines, notes)

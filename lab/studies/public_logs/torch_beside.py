@@ -3,8 +3,8 @@
     python -m lab.studies.public_logs.torch_beside --seed=0 --corpus=FOLDER --output=FILE [--epochs=1]
 
 FOLDER is as in `train.py`. Each epoch's losses are printed, and FILE gets them as a line of JSON, a record of this
-study: `cat FILE >> lab/studies/public_logs/records.jsonl`. Ten epochs are an hour to an hour and a half of one CPU core.
-The study's rule does not speak of it.
+study: `cat FILE >> lab/studies/public_logs/records.jsonl`. Ten epochs are an hour and a half of one CPU core. The
+study's rule does not speak of it.
 """
 
 import json
